@@ -1,0 +1,40 @@
+# make demo    NCM beside SSS on the embedded benchmark, figures under runs/
+# make test    formatting, linting, types, import directions, tests
+# make install the environment alone, with all extras
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+EXTRAS := dev
+PYTHON ?= python3
+
+# The environment is rebuilt when the dependencies change, not when a version or a lint rule does.
+WANTED := $(shell $(PYTHON) -c "import hashlib, json, tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+print(hashlib.sha256(json.dumps([p['dependencies'], p['optional-dependencies']]).encode()).hexdigest()[:16])")
+STAMP  := $(VENV)/installed-$(WANTED)
+
+.PHONY: install demo test format clean
+
+install: $(STAMP)
+
+$(STAMP):
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable ".[$(EXTRAS)]"
+	rm -f $(VENV)/installed-* && touch $@
+
+demo: install
+	$(BIN)/fairshot compare ncm sss --benchmark doodles --out runs/demo
+
+test: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest
+
+format: install
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

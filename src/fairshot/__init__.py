@@ -1,0 +1,1 @@
+"""fairshot: give new classes a fair shot."""

@@ -1,0 +1,1 @@
+"""Datasets as streams: a base session, then small sessions."""

@@ -1,0 +1,1 @@
+"""Session loop, confusion matrices, metrics, diagnostics."""

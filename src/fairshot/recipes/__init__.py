@@ -1,0 +1,1 @@
+"""Recipes: one YAML a dataset and method, validated by typed settings."""

@@ -1,0 +1,1 @@
+"""The base session: views, loop, checkpoints. Nothing here knows a method."""
