@@ -1,0 +1,131 @@
+"""Runs that differ in nothing but their seed are one line of a table, with a mean and a deviation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fairshot.evaluation.metrics import Metrics, SessionMetrics
+from fairshot.evaluation.result import Result
+
+MOST_DIFFERENCES_IN_A_LABEL = 3
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A mean over seeds and its sample standard deviation, None for a single seed."""
+
+    mean: float
+    deviation: float | None = None
+
+    @classmethod
+    def of(cls, values: Sequence[float | None]) -> Spread | None:
+        """Summarise the seeds; None as soon as one of them has no such value."""
+        known = [value for value in values if value is not None]
+        if not known or len(known) < len(values):
+            return None
+        spread = float(np.std(known, ddof=1)) if len(known) > 1 and np.isfinite(known).all() else None
+        return cls(float(np.mean(known)), spread)
+
+
+def means(spreads: Sequence[Spread | None]) -> list[float | None]:
+    """Keep the means alone."""
+    return [None if spread is None else spread.mean for spread in spreads]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Results of one method with one recipe on one benchmark, over one or several seeds."""
+
+    label: str
+    results: tuple[Result, ...]
+
+    @property
+    def benchmark(self) -> str:
+        """The benchmark all results of the group were computed on."""
+        return self.results[0].benchmark
+
+    @property
+    def session_count(self) -> int:
+        """Sessions of the benchmark, the base session included."""
+        return len(self.results[0].sessions)
+
+    @cached_property
+    def metrics(self) -> tuple[Metrics, ...]:
+        """The metrics of each seed, derived once."""
+        return tuple(result.metrics for result in self.results)
+
+    @property
+    def seconds(self) -> Spread | None:
+        """Seconds a run took."""
+        return Spread.of([total_seconds(result) for result in self.results])
+
+    def summary(self, pick: Callable[[Metrics], float | None]) -> Spread | None:
+        """Summarise a number of a whole run over the seeds."""
+        return Spread.of([pick(metrics) for metrics in self.metrics])
+
+    def session(self, t: int, pick: Callable[[SessionMetrics], float | None]) -> Spread | None:
+        """Summarise a number of session t over the seeds."""
+        return Spread.of([pick(metrics.sessions[t]) for metrics in self.metrics])
+
+
+def total_seconds(result: Result) -> float:
+    """Seconds of the whole run: its own total where it has one, else the sum of its parts."""
+    return result.seconds.get("total", sum(result.seconds.values()))
+
+
+def group_results(results: Sequence[Result]) -> list[Group]:
+    """Gather runs that differ only in their seed, in the order of first appearance."""
+    gathered: dict[str, list[Result]] = {}
+    for result in results:
+        identity = [result.method, result.benchmark, result.sessions, _without_seed(result.recipe)]
+        gathered.setdefault(json.dumps(identity, sort_keys=True, default=str), []).append(result)
+    members = list(gathered.values())
+    return [Group(_label(own, members), tuple(own)) for own in members]
+
+
+def by_benchmark(groups: Sequence[Group]) -> dict[str, list[Group]]:
+    """Gather what may be compared: the same benchmark with the same sessions."""
+    comparable: dict[str, list[Group]] = {}
+    for group in groups:
+        same = [g for g in groups if g.benchmark == group.benchmark]
+        several = len({g.session_count for g in same}) > 1
+        name = f"{group.benchmark} ({group.session_count} sessions)" if several else group.benchmark
+        comparable.setdefault(name, []).append(group)
+    return comparable
+
+
+def _label(own: list[Result], members: list[list[Result]]) -> str:
+    """Name the method, and where several groups share it, the settings that set this one apart."""
+    method, benchmark = own[0].method, own[0].benchmark
+    rivals = [other for other in members if other[0].method == method and other[0].benchmark == benchmark]
+    if len(rivals) == 1:
+        return method
+    settings = [dict(_flat(_without_seed(rival[0].recipe))) for rival in rivals]
+    mine = settings[rivals.index(own)]
+    differing = [key for key in mine if any(other.get(key) != mine[key] for other in settings)]
+    if not differing or len(differing) > MOST_DIFFERENCES_IN_A_LABEL:
+        return f"{method} #{rivals.index(own) + 1}"
+    apart = ", ".join(f"{key.rpartition('.')[2]}={_plain(mine[key])}" for key in differing)
+    return f"{method} ({apart})"
+
+
+def _without_seed(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in recipe.items() if key != "seed"}
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _plain(value: Any) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)

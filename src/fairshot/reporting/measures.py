@@ -1,0 +1,102 @@
+"""What a report shows of a run: each measure with its title, its one-line meaning and what counts as good."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from fairshot.evaluation.metrics import Metrics, SessionMetrics
+
+Goal = Literal["high", "low", "one"]
+
+
+@dataclass(frozen=True)
+class SessionMeasure:
+    """A number of each session."""
+
+    title: str
+    meaning: str
+    pick: Callable[[SessionMetrics], float | None]
+    goal: Goal = "high"
+
+
+@dataclass(frozen=True)
+class SummaryMeasure:
+    """A number of a whole run; `unit` is empty for ratios."""
+
+    title: str
+    meaning: str
+    pick: Callable[[Metrics], float | None]
+    goal: Goal = "high"
+    unit: str = "%"
+
+
+OVERALL = SessionMeasure(
+    "Overall",
+    "share of the test images of all classes seen so far that are answered rightly",
+    lambda s: s.overall,
+)
+BASE = SessionMeasure("Base", "the same share among the classes of session 0", lambda s: s.base)
+INC = SessionMeasure(
+    "Inc", "the same share among all incremental classes, those learnt from a few images", lambda s: s.inc
+)
+CINC = SessionMeasure("CInc", "Inc of the classes that this session introduced", lambda s: s.cinc)
+PINC = SessionMeasure("PInc", "Inc of the classes of earlier incremental sessions", lambda s: s.pinc)
+HARMONIC = SessionMeasure(
+    "Harmonic", "harmonic mean of Base and Inc: high only if both are", lambda s: s.harmonic_mean
+)
+MISROUTE = SessionMeasure(
+    "Misroute",
+    "share of incremental test images that were answered with a base class",
+    lambda s: s.misroute,
+    goal="low",
+)
+SESSION_MEASURES = (OVERALL, BASE, INC, CINC, PINC, HARMONIC)
+
+OVERALL_AVG = SummaryMeasure(
+    "Overall avg", "overall accuracy averaged over all sessions", lambda m: m.overall_avg
+)
+BASE_AVG = SummaryMeasure(
+    "Base avg", "base accuracy averaged over sessions 1 and later", lambda m: m.base_avg
+)
+INC_AVG = SummaryMeasure(
+    "Inc avg", "incremental accuracy averaged over sessions 1 and later", lambda m: m.inc_avg
+)
+BASE_INC = SummaryMeasure(
+    "Base/Inc",
+    "Base avg over Inc avg; 1 is balance, more favours base classes",
+    lambda m: m.base_inc,
+    "one",
+    "",
+)
+CINC_PINC = SummaryMeasure(
+    "CInc/PInc",
+    "current over past incremental accuracy; 1 is balance, more forgets past classes",
+    lambda m: m.cinc_pinc,
+    "one",
+    "",
+)
+BICP = SummaryMeasure(
+    "BICP", "mean of Base/Inc and CInc/PInc; the closer to 1, the fairer", lambda m: m.bicp, "one", ""
+)
+HARMONIC_AVG = SummaryMeasure(
+    "Harmonic avg", "harmonic mean of Base and Inc averaged over sessions", lambda m: m.harmonic_mean_avg
+)
+SUMMARY_MEASURES = (OVERALL_AVG, BASE_AVG, INC_AVG, BASE_INC, CINC_PINC, BICP, HARMONIC_AVG)
+
+
+def best(values: Sequence[float | None], goal: Goal, digits: int = 2) -> set[int]:
+    """Find the best values, as they read with so many digits; none where there is nothing to compare."""
+    finite = {i: round(v, digits) for i, v in enumerate(values) if v is not None and math.isfinite(v)}
+    if sum(value is not None for value in values) < 2 or not finite:
+        return set()
+    costs = {i: _cost(value, goal) for i, value in finite.items()}
+    return {i for i, cost in costs.items() if math.isclose(cost, min(costs.values()), abs_tol=1e-9)}
+
+
+def _cost(value: float, goal: Goal) -> float:
+    if goal == "one":
+        return abs(value - 1)
+    return value if goal == "low" else -value

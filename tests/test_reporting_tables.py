@@ -1,0 +1,109 @@
+"""Tables: every number is the one of Result.metrics, the best is marked, 100 columns suffice."""
+
+import io
+import re
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from fairshot.reporting.groups import Spread, by_benchmark, group_results
+from fairshot.reporting.measures import SESSION_MEASURES, SUMMARY_MEASURES, best
+from fairshot.reporting.tables import side_by_side
+from results_factory import make_result
+
+
+def printed(results, width=100):
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(side_by_side(results))
+    return console.file.getvalue()
+
+
+def rows(text):
+    """Split the cells of every table line, outer borders dropped."""
+    lines = [line for line in text.splitlines() if line.startswith("│")]
+    return [[cell.strip() for cell in line.strip("│").split("│")] for line in lines]
+
+
+def test_the_terminal_shows_the_metrics_of_the_results():
+    ncm, sss = make_result("ncm", novel=0.1), make_result("sss", novel=0.5)
+    lines = rows(printed([ncm, sss]))
+    sessions, summary = lines[:-2], lines[-2:]
+    for i, measure in enumerate(SESSION_MEASURES):
+        for line, result in zip(sessions[2 * i : 2 * i + 2], (ncm, sss), strict=True):
+            want = [measure.pick(session) for session in result.metrics.sessions]
+            assert [cell.rstrip("*") for cell in line[2:]] == ["–" if v is None else f"{v:.1f}" for v in want]
+    for line, result in zip(summary, (ncm, sss), strict=True):
+        assert line[0] == result.method
+        want = [f"{measure.pick(result.metrics):.2f}" for measure in SUMMARY_MEASURES]
+        assert [cell.rstrip("*") for cell in line[1:]] == [*want, f"{sum(result.seconds.values()):.0f}"]
+
+
+def test_the_better_run_is_starred():
+    lines = rows(printed([make_result("ncm", novel=0.1), make_result("sss", novel=0.5)]))
+    assert "*" not in "".join(lines[4]), "Inc of the worse run"
+    assert all(cell.endswith("*") for cell in lines[5][3:]), "Inc of the better run"
+    base_inc = 1 + [measure.title for measure in SUMMARY_MEASURES].index("Base/Inc")
+    assert lines[-1][base_inc].endswith("*")
+    assert not lines[-2][base_inc].endswith("*")
+
+
+@pytest.mark.parametrize(
+    ("values", "goal", "want"),
+    [
+        ([3.0, 1.2, 0.9], "one", {2}),
+        ([0.8, 1.2], "one", {0, 1}),
+        ([float("inf"), 2.0], "one", {1}),
+        ([float("inf"), None], "one", set()),
+        ([51.004, 51.001, 50.0], "high", {0, 1}),
+        ([5.0, None, 2.0], "low", {2}),
+        ([5.0, None], "high", set()),
+    ],
+)
+def test_best(values, goal, want):
+    assert best(values, goal) == want
+
+
+def test_seeds_are_averaged_with_their_sample_deviation():
+    results = [make_result("sss", seed=seed) for seed in range(3)]
+    text = printed([make_result("ncm", novel=0.1), *results])
+    values = [result.metrics.overall_avg for result in results]
+    mean = sum(values) / 3
+    deviation = (sum((value - mean) ** 2 for value in values) / 2) ** 0.5
+    (group,) = group_results(results)
+    assert group.summary(lambda m: m.overall_avg) == Spread(pytest.approx(mean), pytest.approx(deviation))
+    assert f"{mean:.2f}" in text
+    assert f"±{deviation:.2f}" in text
+    assert "3 seeds" in text
+    assert Spread.of([1.0, None]) is None
+    assert Spread.of([1.0, float("inf")]).deviation is None
+
+
+def test_runs_of_one_method_are_told_apart_by_their_settings():
+    plain = make_result("sss", recipe={"components": {"sr": True, "resistance": False}})
+    resists = make_result("sss", recipe={"components": {"sr": True, "resistance": True}})
+    assert [g.label for g in group_results([plain, resists])] == [
+        "sss (resistance=off)",
+        "sss (resistance=on)",
+    ]
+
+
+def test_benchmarks_are_never_mixed():
+    groups = group_results([make_result(), make_result(sizes=(4, 1)), make_result(benchmark="cifar100")])
+    assert list(by_benchmark(groups)) == ["doodles (4 sessions)", "doodles (2 sessions)", "cifar100"]
+
+
+@pytest.mark.parametrize("sessions", [0, 8, 10, 14])
+def test_hundred_columns_hold_every_number(sessions):
+    results = [
+        make_result(method, seed, sizes=(12, *[2] * sessions), recipe={"shots": 5, "margin": margin})
+        for method, margin in (("ncm", 0.0), ("sss", 0.0), ("sss", 0.25))
+        for seed in (0, 1)
+    ]
+    text = printed(results)
+    assert max(map(len, text.splitlines())) <= 100
+    assert "…" not in text
+    for group in group_results(results):
+        for t in range(sessions + 1):
+            assert f"{group.session(t, lambda s: s.base).mean:.1f}" in text
+    assert len(re.findall(r"±", text)) >= 6 * np.ceil((sessions + 1) / 11)
