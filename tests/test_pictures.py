@@ -27,3 +27,14 @@ def test_pictures_of_different_sizes_survive_selection_and_compaction():
 def test_wrong_arrays_are_refused():
     with pytest.raises(ValueError, match="float64"):
         Pictures.from_array(np.zeros((2, 3, 3)))
+
+
+def test_selections_join_in_their_buffer_and_others_are_copied():
+    pictures = Pictures.from_array(np.arange(24, dtype=np.uint8).reshape(4, 2, 3))
+    joined = Pictures.concatenate([pictures.take([3]), pictures.take([0, 1])])
+    assert joined.buffer is pictures.buffer
+    np.testing.assert_array_equal(np.stack(list(joined))[..., 0], pictures.buffer.reshape(4, 2, 3)[[3, 0, 1]])
+    other = Pictures.from_array(np.full((1, 5, 2), 9, np.uint8))
+    mixed = Pictures.concatenate([pictures.take([2]), other])
+    assert [picture.shape for picture in mixed] == [(2, 3, 1), (5, 2, 1)]
+    np.testing.assert_array_equal(mixed[1][..., 0], 9)

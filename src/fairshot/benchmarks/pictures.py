@@ -56,6 +56,21 @@ class Pictures:
             channels=channels.pop(),
         )
 
+    @classmethod
+    def concatenate(cls, parts: Sequence[Pictures]) -> Pictures:
+        """Put selections one after another; those of one buffer stay in it, others are copied together."""
+        channels = {part.channels for part in parts}
+        if len(channels) != 1:
+            raise ValueError(f"pictures of one set share their channels; got {sorted(channels)}")
+        if any(part.buffer is not parts[0].buffer for part in parts):
+            return cls.from_list([picture for part in parts for picture in part])
+        return cls(
+            buffer=parts[0].buffer,
+            offsets=np.concatenate([part.offsets for part in parts]),
+            sizes=np.concatenate([part.sizes for part in parts]),
+            channels=channels.pop(),
+        )
+
     def __len__(self) -> int:
         return len(self.offsets)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field
 
 from fairshot.benchmarks.pictures import Ints, Pictures
+from fairshot.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -56,3 +59,140 @@ class Stream:
     def seen_classes(self, session: int) -> int:
         """How many classes have appeared up to and including a session."""
         return sum(len(past.classes) for past in self.sessions[: session + 1])
+
+    def seen_test(self, session: int) -> LabelledPictures:
+        """Return the test images of all classes seen up to and including a session."""
+        seen = [past.test for past in self.sessions[: session + 1]]
+        return LabelledPictures(
+            Pictures.concatenate([test.pictures for test in seen]),
+            np.concatenate([test.labels for test in seen]),
+        )
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a benchmark is usually cut into sessions."""
+
+    base_classes: int
+    way: int  # classes of an incremental session
+    shots: int  # training images of an incremental class
+    sessions: int  # incremental sessions, the base session not counted
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """The raw material of a stream, as every dataset delivers it.
+
+    All classes come with all their training and test images, so that any class may serve as a base or
+    as an incremental one. Labels index `class_names`, which stand in the official order.
+    """
+
+    name: str
+    class_names: tuple[str, ...]
+    train: LabelledPictures
+    test: LabelledPictures
+    protocol: Protocol
+    listed_shots: Mapping[int, Ints]  # by incremental class: the indices into `train` the official lists name
+
+
+class StreamSettings(BaseModel):
+    """How to cut a benchmark into sessions; what is left out is the benchmark's own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    base_classes: int | None = Field(None, ge=1, description="Classes of the base session.")
+    way: int | None = Field(None, ge=1, description="Classes of each incremental session.")
+    shots: int | None = Field(None, ge=1, description="Training images of each incremental class.")
+    sessions: int | None = Field(
+        None,
+        ge=0,
+        description="Incremental sessions; by default the benchmark's own, or fewer if classes run out.",
+    )
+    class_order_seed: int | None = Field(
+        None, ge=0, description="Shuffles the classes; none: official order."
+    )
+    shot_seed: int | None = Field(None, ge=0, description="Draws the shots; none: the official lists.")
+
+
+def build_stream(benchmark: Benchmark, settings: StreamSettings) -> Stream:
+    """Cut a benchmark into its sessions."""
+    protocol = _resolve(benchmark, settings)
+    order = _class_order(benchmark, settings.class_order_seed)
+    used = order[: protocol.base_classes + protocol.way * protocol.sessions]
+    incremental = used[protocol.base_classes :].reshape(protocol.sessions, protocol.way)
+    train = _by_class(benchmark.train.labels, len(order))
+    test = _by_class(benchmark.test.labels, len(order))
+    chosen = {int(label): train[label] for label in used[: protocol.base_classes]}
+    for label in incremental.flat:
+        chosen[int(label)] = _shots(benchmark, train[label], int(label), protocol.shots, settings.shot_seed)
+
+    sessions = []
+    first = 0
+    for labels in (used[: protocol.base_classes], *incremental):
+        ids = np.arange(first, first + len(labels))
+        sessions.append(
+            Session(
+                classes=tuple(ids.tolist()),
+                train=_relabelled(benchmark.train, [chosen[int(label)] for label in labels], ids),
+                test=_relabelled(benchmark.test, [test[label] for label in labels], ids),
+            )
+        )
+        first += len(labels)
+    return Stream(benchmark.name, tuple(benchmark.class_names[label] for label in used), tuple(sessions))
+
+
+def _resolve(benchmark: Benchmark, settings: StreamSettings) -> Protocol:
+    """Fill in the benchmark's own values and refuse what its classes do not allow."""
+    own = benchmark.protocol
+    total = len(benchmark.class_names)
+    base = own.base_classes if settings.base_classes is None else settings.base_classes
+    way = own.way if settings.way is None else settings.way
+    left = total - base
+    if left < 0:
+        raise UserError(
+            f"benchmark.base_classes: {base} were asked for, but {benchmark.name} has {total} classes in all"
+        )
+    sessions = min(own.sessions, max(left // way, 1)) if settings.sessions is None else settings.sessions
+    if way * sessions > left:
+        key, given = ("sessions", sessions) if way <= left else ("way", way)
+        raise UserError(
+            f"benchmark.{key}: {given} does not fit: {sessions} sessions of {way} classes need "
+            f"{way * sessions} classes; {benchmark.name} has {total}, of which {base} are base classes"
+        )
+    return Protocol(base, way, own.shots if settings.shots is None else settings.shots, sessions)
+
+
+def _class_order(benchmark: Benchmark, seed: int | None) -> Ints:
+    labels = np.arange(len(benchmark.class_names), dtype=np.int64)
+    return labels if seed is None else np.random.default_rng(seed).permutation(labels)
+
+
+def _by_class(labels: Ints, classes: int) -> list[Ints]:
+    """Return the indices of the images of each class, in their order."""
+    order = np.argsort(labels, kind="stable")
+    return np.split(order, np.searchsorted(labels[order], np.arange(1, classes)))
+
+
+def _shots(benchmark: Benchmark, images: Ints, label: int, shots: int, seed: int | None) -> Ints:
+    """Choose the shots of one class: from the official list where it reaches, else by seed.
+
+    Another class order makes incremental classes of base ones, and more shots may be asked for than were
+    listed; such classes are drawn with seed 0 unless a seed is given. The draw of a class depends on the
+    seed and the class alone, and fewer shots are the first of more.
+    """
+    listed = benchmark.listed_shots.get(label)
+    if seed is None and listed is not None and shots <= len(listed):
+        return listed[:shots]
+    if shots > len(images):
+        raise UserError(
+            f"benchmark.shots: {shots} shots were asked for, but class {benchmark.class_names[label]!r} of "
+            f"{benchmark.name} has {len(images)} training images"
+        )
+    drawn = np.random.default_rng([seed or 0, label]).permutation(images)
+    return drawn[:shots]
+
+
+def _relabelled(images: LabelledPictures, by_class: list[Ints], ids: Ints) -> LabelledPictures:
+    """Gather the images of some classes under their ids in the stream."""
+    index = np.concatenate(by_class)
+    return LabelledPictures(images.pictures.take(index), np.repeat(ids, [len(part) for part in by_class]))

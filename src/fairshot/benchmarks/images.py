@@ -1,0 +1,158 @@
+"""Images of users: files of several formats and arrays of several shapes become uint8 pictures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageOps
+
+from fairshot.benchmarks.pictures import Bytes, Pictures
+from fairshot.errors import UserError
+
+PIXEL_LIMIT = 80_000_000  # of one image, judged by its header before a pixel is decoded
+SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".heic", ".heif"})
+
+
+def read_image(path: str | os.PathLike[str], channels: int = 3) -> Bytes:
+    """Read an image file as uint8 (H, W, channels), as a viewer would show it.
+
+    Turned upright by its EXIF tag, transparency over white, the first frame of an animation, 16-bit and
+    floating-point grey brought to 0 .. 255. A file that cannot be read, or declares more than `PIXEL_LIMIT`
+    pixels, is a `UserError` that names it.
+    """
+    try:
+        with Image.open(path, formats=_formats()) as image:
+            if image.width * image.height > PIXEL_LIMIT:
+                raise UserError(_too_large(path, f"{image.width} x {image.height} pixels"))
+            upright = ImageOps.exif_transpose(image)
+            return with_channels(_eight_bit(upright), channels)
+    except UserError:
+        raise
+    except FileNotFoundError:
+        raise UserError(f"{path}: there is no such image file") from None
+    except Image.DecompressionBombError as problem:
+        raise UserError(_too_large(path, str(problem))) from None
+    except Exception as problem:  # a hostile file makes decoders fail in any way at all
+        known = (
+            "" if Path(path).suffix.lower() not in {".heic", ".heif"} or "HEIF" in _formats() else _NO_HEIC
+        )
+        raise UserError(f"{path}: this file cannot be read as an image ({problem}){known}") from problem
+
+
+_NO_HEIC = "; HEIC needs a plug-in: pip install pillow-heif"
+
+
+def _too_large(path: str | os.PathLike[str], given: str) -> str:
+    return f"{path}: {given}, but at most {PIXEL_LIMIT:,} pixels are decoded; give a smaller version of it"
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    """Return the formats that are tried: few, because every decoder is a door."""
+    formats = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
+    try:
+        import pillow_heif  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    except ImportError:
+        return formats
+    pillow_heif.register_heif_opener()
+    return (*formats, "HEIF")
+
+
+def _eight_bit(image: Image.Image) -> Bytes:
+    """Decode to uint8 (H, W, C) with 1 (grey), 3 (RGB) or 4 (RGBA) channels."""
+    if image.mode.startswith("I;16"):
+        return _narrow(np.asarray(image).astype(np.float64) / 65535)
+    if image.mode == "I":  # 32 bits wide, but what is stored so is 8 or 16 bits deep
+        values = np.asarray(image).astype(np.float64)
+        return _narrow(values / (255 if values.max() <= 255 else 65535))
+    if image.mode == "F":
+        values = np.asarray(image).astype(np.float64)
+        return _narrow(values / (1 if values.max() <= 1 else 255))
+    if image.has_transparency_data:
+        return np.asarray(image.convert("RGBA"))
+    if image.mode in {"1", "L"}:
+        return np.asarray(image.convert("L"))[:, :, None]
+    return np.asarray(image.convert("RGB"))
+
+
+def _narrow(values: npt.NDArray[np.float64]) -> Bytes:
+    """Bring grey values of 0 .. 1 to bytes."""
+    if not np.isfinite(values).all() or values.min() < 0 or values.max() > 1:
+        raise ValueError("grey values outside every usual range: 0..1, 0..255 or 0..65535")
+    return np.rint(values * 255).astype(np.uint8)[:, :, None]
+
+
+def with_channels(images: Bytes, channels: int) -> Bytes:
+    """Convert uint8 (..., C) from 1 (grey), 2 (grey, alpha), 3 (RGB) or 4 (RGBA) channels to 1 or 3."""
+    if channels not in (1, 3):
+        raise ValueError(f"pictures have 1 or 3 channels, not {channels}")
+    given = images.shape[-1]
+    if given in (2, 4):
+        alpha = images[..., -1:].astype(np.uint32)
+        over_white = images[..., :-1] * alpha + 255 * (255 - alpha)
+        images = ((over_white + 127) // 255).astype(np.uint8)
+        given -= 1
+    if given == channels:
+        return images
+    if given == 1:
+        return np.repeat(images, 3, axis=-1)
+    weights = np.array([19595, 38470, 7471], dtype=np.uint32)  # ITU-R 601 luma, as viewers use, times 65536
+    return ((images @ weights + 32768) >> 16).astype(np.uint8)[..., None]
+
+
+def as_pictures(X: Any, channels: int) -> Pictures:
+    """Take images as users have them.
+
+    An array uint8 (N, H, W) or (N, H, W, C), or a sequence whose items are file paths or uint8 arrays
+    (H, W) or (H, W, C), of any sizes. Grey, RGB and RGBA become the channels asked for.
+    """
+    if isinstance(X, Pictures):
+        return X if X.channels == channels else Pictures.from_list([with_channels(x, channels) for x in X])
+    if isinstance(X, str | os.PathLike):
+        raise UserError(f"X is the single path {str(X)!r}; give a list of paths: [{str(X)!r}]")
+    if not isinstance(X, Iterable):
+        raise UserError(f"X must be an array of images or a list of images or paths, not {type(X).__name__}")
+    if not isinstance(X, Sequence):
+        X = np.asarray(X)
+    if isinstance(X, np.ndarray) and X.dtype.kind not in "OUS":
+        return Pictures.from_array(with_channels(_checked(X, "X", 4), channels))
+    if len(X) == 0:
+        raise UserError("X holds no images")
+    return Pictures.from_list([_one(item, f"X[{index}]", channels) for index, item in enumerate(X)])
+
+
+def _one(item: Any, name: str, channels: int) -> Bytes:
+    if isinstance(item, str | os.PathLike):
+        return read_image(item, channels)
+    if isinstance(item, Image.Image):
+        try:
+            return with_channels(_eight_bit(item), channels)
+        except ValueError as problem:
+            raise UserError(f"{name}: this image cannot be used ({problem})") from problem
+    return with_channels(_checked(np.asarray(item), name, 3), channels)
+
+
+def _checked(array: npt.NDArray[Any], name: str, dimensions: int) -> Bytes:
+    """Return uint8 images with a channel axis, or say what is wrong with them."""
+    expected = "(N, H, W) or (N, H, W, C)" if dimensions == 4 else "(H, W) or (H, W, C)"
+    if array.dtype != np.uint8:
+        advice = "give values 0..255 as uint8"
+        if array.dtype.kind == "f":
+            advice += f"; if they lie in 0..1: ({name} * 255).round().astype(numpy.uint8)"
+        raise UserError(f"{name}: images are uint8 {expected}; this has dtype {array.dtype}: {advice}")
+    if array.ndim == dimensions - 1:
+        array = array[..., None]
+    if array.ndim != dimensions:
+        raise UserError(f"{name}: images are uint8 {expected}; this has shape {array.shape}")
+    if array.size == 0:
+        raise UserError(f"{name}: there is no pixel in an array of shape {array.shape}")
+    if array.shape[-1] not in (1, 2, 3, 4):
+        advice = "; channels come last: move axis 1 to the end" if array.shape[-3] in (1, 3, 4) else ""
+        raise UserError(f"{name}: images have 1 to 4 channels, this has shape {array.shape}{advice}")
+    return array
