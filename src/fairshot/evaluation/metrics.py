@@ -1,9 +1,15 @@
-"""Metrics of appendix A, each a function of the confusion matrices of the sessions. All in percent."""
+"""Metrics of appendix A, each a function of the confusion matrices of the sessions. All in percent.
+
+Overall and base accuracy weigh every test image the same. Incremental accuracies (Inc, PInc) are means over
+the sessions that brought the classes, which is what the paper prints: on CUB-200, where sessions differ in
+their number of test images, its rows are no fractions of the number of images. `inc_weighted` is beside it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,7 +22,8 @@ class SessionMetrics:
 
     overall: float
     base: float
-    inc: float | None
+    inc: float | None  # mean over the incremental sessions so far of the accuracy on their classes
+    inc_weighted: float | None  # the same with every test image weighing the same
     cinc: float | None  # current incremental classes: those this session introduced
     pinc: float | None  # past incremental classes: those of earlier sessions
     harmonic_mean: float | None  # of base and inc
@@ -28,7 +35,6 @@ class Metrics:
     """The metrics of all sessions, and their summaries."""
 
     sessions: tuple[SessionMetrics, ...]
-    inc_weighted_avg: float | None  # incremental accuracy pooled over the test images of all sessions
 
     @property
     def overall_avg(self) -> float:
@@ -54,6 +60,11 @@ class Metrics:
     def inc_avg(self) -> float | None:
         """Incremental accuracy averaged over t = 1 .. T, sessions weighted equally."""
         return _mean([session.inc for session in self.sessions[1:]])
+
+    @property
+    def inc_weighted_avg(self) -> float | None:
+        """The same from sample-weighted accuracies; it differs where sessions have unequal test sets."""
+        return _mean([session.inc_weighted for session in self.sessions[1:]])
 
     @property
     def cinc_avg(self) -> float | None:
@@ -94,34 +105,33 @@ def metrics_from_confusions(confusions: Sequence[Ints], session_sizes: Sequence[
     `confusions[t]` has a row for each true and a column for each predicted class seen up to session t;
     `session_sizes[t]` is the number of classes that session t introduced.
     """
-    sessions = [
-        _session_metrics(confusion, list(session_sizes[: t + 1])) for t, confusion in enumerate(confusions)
-    ]
-    novel = [confusion[session_sizes[0] :] for confusion in confusions[1:]]
-    right = sum(int(np.trace(rows, offset=session_sizes[0])) for rows in novel)
-    total = sum(int(rows.sum()) for rows in novel)
-    return Metrics(tuple(sessions), 100 * right / total if total else None)
+    if not 1 <= len(confusions) <= len(session_sizes):
+        raise ValueError(f"{len(confusions)} confusion matrices for {len(session_sizes)} sessions")
+    return Metrics(
+        tuple(_session_metrics(confusion, session_sizes[: t + 1]) for t, confusion in enumerate(confusions))
+    )
 
 
-def _session_metrics(confusion: Ints, sizes: list[int]) -> SessionMetrics:
-    seen, base, past = sum(sizes), sizes[0], sum(sizes[:-1])
+def _session_metrics(confusion: Ints, sizes: Sequence[int]) -> SessionMetrics:
+    ends = np.cumsum(sizes).tolist()
+    base, seen = ends[0], ends[-1]
     if confusion.shape != (seen, seen):
         raise ValueError(
             f"after {seen} classes the confusion matrix is {confusion.shape}, not {(seen, seen)}"
         )
-    inc = _accuracy(confusion, base, seen)
-    base_accuracy = _accuracy(confusion, 0, base)
-    assert base_accuracy is not None
-    overall = _accuracy(confusion, 0, seen)
-    assert overall is not None
-    first = len(sizes) == 1
+    overall, base_accuracy = _accuracy(confusion, 0, seen), _accuracy(confusion, 0, base)
+    if overall is None or base_accuracy is None:
+        raise ValueError("the confusion matrix counts no test image of a base class")
+    by_session = [_accuracy(confusion, start, stop) for start, stop in pairwise(ends)]
+    inc = _mean(by_session)
     novel_rows = confusion[base:]
     return SessionMetrics(
         overall=overall,
         base=base_accuracy,
         inc=inc,
-        cinc=None if first else _accuracy(confusion, past, seen),
-        pinc=None if first else _accuracy(confusion, base, past),
+        inc_weighted=_accuracy(confusion, base, seen),
+        cinc=by_session[-1] if by_session else None,
+        pinc=_mean(by_session[:-1]),
         harmonic_mean=None if inc is None else _harmonic_mean(base_accuracy, inc),
         misroute=None if inc is None else 100 * float(novel_rows[:, :base].sum() / novel_rows.sum()),
     )

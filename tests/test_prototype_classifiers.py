@@ -1,0 +1,244 @@
+"""Prototype classifiers against the paper's equations, written out as loops over plain floats."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairshot.classifiers.calibration import NOBODY, calibrate, calibrate_labelled, degrees, recognise
+from fairshot.classifiers.dual import (
+    anomaly_detection,
+    integrated_features,
+    integrated_similarities,
+    separately,
+    specific_only,
+    transferable_only,
+)
+from fairshot.classifiers.prototypes import prototypes
+from fairshot.classifiers.resistance import accumulate, resist
+from fairshot.classifiers.similarity import similarity, view_similarity
+
+
+def random(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def dot(a, b):
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def norm(a):
+    return math.sqrt(dot(a, a))
+
+
+def cosine(a, b):
+    return dot(a, b) / (norm(a) * norm(b))
+
+
+def S(x, p):  # noqa: N802 - the paper's name
+    """Take the paper's S of two sets of vectors: cosine of corresponding vectors, averaged."""
+    return sum(cosine(a, b) for a, b in zip(x, p, strict=True)) / len(x)
+
+
+# --- eq. 2
+
+
+def test_similarity_is_the_mean_cosine_of_corresponding_views():
+    features, classifiers = random(7, 2, 5), random(4, 2, 5, seed=1)
+    got = similarity(features, classifiers)
+    want = [[S(x, p) for p in classifiers.tolist()] for x in features.tolist()]
+    torch.testing.assert_close(got, torch.tensor(want, dtype=torch.float64))
+    by_view = view_similarity(features, classifiers)
+    assert by_view[3, 2, 1].item() == pytest.approx(
+        cosine(features[3, 1].tolist(), classifiers[2, 1].tolist())
+    )
+
+
+@given(st.integers(0, 10_000), st.floats(1e-3, 1e3))
+@settings(max_examples=30, deadline=None)
+def test_similarity_ignores_scale_and_stays_between_minus_one_and_one(seed, scale):
+    features, classifiers = random(5, 2, 3, seed=seed), random(3, 2, 3, seed=seed + 1)
+    plain = similarity(features, classifiers)
+    torch.testing.assert_close(similarity(scale * features, classifiers), plain)
+    torch.testing.assert_close(similarity(features, scale * classifiers), plain)
+    assert plain.abs().max() <= 1 + 1e-12
+
+
+def test_zero_vectors_are_similar_to_nothing():
+    features = torch.zeros(1, 2, 3)
+    assert similarity(features, random(2, 2, 3).float()).tolist() == [[0, 0]]
+
+
+def test_prototypes_are_class_means_of_each_view_in_the_order_asked_for():
+    features, labels = random(9, 2, 4), torch.tensor([3, 0, 3, 7, 0, 7, 7, 3, 5])
+    got = prototypes(features, labels, [7, 0])
+    for row, c in enumerate([7, 0]):
+        members = [x for x, y in zip(features.tolist(), labels.tolist(), strict=True) if y == c]
+        for j in range(2):
+            want = [sum(x[j][k] for x in members) / len(members) for k in range(4)]
+            assert got[row, j].tolist() == pytest.approx(want)
+
+
+def test_a_class_without_features_is_named():
+    with pytest.raises(ValueError, match=r"\[2, 4\]"):
+        prototypes(random(3, 1, 2), torch.tensor([0, 0, 1]), [0, 2, 4])
+
+
+# --- Algorithm 1 and tables 3 and 11
+
+
+def argmax(row):
+    return max(range(len(row)), key=lambda c: row[c])
+
+
+@given(st.integers(0, 10_000), st.integers(1, 6))
+@settings(max_examples=40, deadline=None)
+def test_dual_decisions(seed, base_classes):
+    first, second = random(12, 6, seed=seed), random(12, 6, seed=seed + 1)
+    algorithm_1, detection, post = [], [], []
+    for a, b in zip(first.tolist(), second.tolist(), strict=True):
+        y = argmax(a)
+        if y < base_classes:
+            y = argmax(b)
+        algorithm_1.append(y)
+        y = argmax(b)
+        if y >= base_classes:
+            y = argmax(a)
+        detection.append(y)
+        post.append(argmax([s + t for s, t in zip(a, b, strict=True)]))
+    assert separately(first, second, base_classes).tolist() == algorithm_1
+    assert anomaly_detection(first, second, base_classes).tolist() == detection
+    assert integrated_similarities(first, second).tolist() == post
+    assert transferable_only(first).tolist() == [argmax(a) for a in first.tolist()]
+    assert specific_only(second).tolist() == [argmax(b) for b in second.tolist()]
+
+
+def test_the_second_look_may_answer_a_novel_class():
+    first = torch.tensor([[0.9, 0.1, 0.2]])
+    second = torch.tensor([[0.1, 0.2, 0.8]])
+    assert separately(first, second, base_classes=2).tolist() == [2]
+
+
+def test_joined_features_give_the_cosine_of_joined_vectors():
+    g, g_tilde, p, p_tilde = (
+        random(3, 2, 4),
+        random(3, 2, 6, seed=1),
+        random(2, 2, 4, seed=2),
+        random(2, 2, 6),
+    )
+    got = similarity(integrated_features(g, g_tilde), integrated_features(p, p_tilde))
+    want = S(
+        [g[1, j].tolist() + g_tilde[1, j].tolist() for j in range(2)],
+        [p[0, j].tolist() + p_tilde[0, j].tolist() for j in range(2)],
+    )
+    assert got[1, 0].item() == pytest.approx(want)
+
+
+# --- eq. 7 and 8
+
+
+def test_resistance_over_three_sessions():
+    base = random(3, 2, 4)
+    sessions = [random(4, 2, 4, seed=s) for s in (1, 2, 3)]
+    delta, gamma = torch.zeros_like(base), 0.3
+    summed = [[[0.0] * 4 for _ in range(2)] for _ in range(3)]
+    untouched = base.clone()
+    for novel in sessions:
+        delta = accumulate(delta, base, novel)
+        moved = resist(base, delta, gamma)
+        for c in range(3):
+            for j in range(2):
+                p = base[c, j].tolist()
+                for i in range(4):
+                    q = novel[i, j].tolist()
+                    weight = max(cosine(p, q), 0)
+                    summed[c][j] = [s + weight * x / norm(q) for s, x in zip(summed[c][j], q, strict=True)]
+                s = summed[c][j]
+                want = [x / norm(p) - gamma * y / norm(s) for x, y in zip(p, s, strict=True)]
+                assert delta[c, j].tolist() == pytest.approx(s)
+                assert moved[c, j].tolist() == pytest.approx(want)
+        assert torch.equal(base, untouched)
+
+
+def test_resistance_without_novel_classes_changes_no_direction():
+    base = random(3, 2, 4)
+    moved = resist(base, torch.zeros_like(base), 0.5)
+    torch.testing.assert_close(view_similarity(moved, base).diagonal(), torch.ones(2, 3, dtype=torch.float64))
+
+
+def test_novel_classes_on_the_other_side_do_not_count():
+    base = random(1, 2, 4)
+    assert accumulate(torch.zeros_like(base), base, -base).abs().max() == 0
+
+
+@given(st.integers(0, 10_000), st.floats(0.01, 0.9))
+@settings(max_examples=30, deadline=None)
+def test_a_similar_novel_class_is_resisted_whatever_the_scale(seed, gamma):
+    base = random(2, 1, 6, seed=seed)
+    novel = base[:1] + 0.3 * random(1, 1, 6, seed=seed + 1)
+    delta = accumulate(torch.zeros_like(base), base, novel)
+    before, after = similarity(novel, base)[0, 0], similarity(novel, resist(base, delta, gamma))[0, 0]
+    assert after < before or before > 1 - 1e-9
+    scaled = resist(50 * base, accumulate(torch.zeros_like(base), 50 * base, 7 * novel), gamma)
+    torch.testing.assert_close(scaled, resist(base, delta, gamma))
+
+
+# --- eq. 9 and 10
+
+
+def absorb_by_loops(scores, r, R):
+    """Eq. 10 as read: argmax is c and the score is above r; at most R, the most similar first."""
+    owner = [NOBODY] * len(scores)
+    for c in range(len(scores[0])):
+        candidates = [n for n, row in enumerate(scores) if argmax(row) == c and row[c] > r]
+        for n in sorted(candidates, key=lambda n: (-scores[n][c], n))[:R]:
+            owner[n] = c
+    return owner
+
+
+@given(st.integers(0, 10_000), st.integers(1, 5), st.sampled_from([-1, 0.25, 0.625, 0.875, 0.9]))
+@settings(max_examples=60, deadline=None)
+def test_who_is_absorbed(seed, R, r):
+    scores = (random(25, 4, seed=seed).clamp(-1, 1) * 8).round() / 8  # rounded: ties happen
+    assert recognise(scores, r, R).tolist() == absorb_by_loops(scores.tolist(), r, R)
+
+
+def test_calibration_is_the_weighted_mean_of_prototype_and_absorbed_samples():
+    classifiers = random(4, 2, 5)
+    features = classifiers.repeat(6, 1, 1) + 0.6 * random(24, 2, 5, seed=1)
+    alpha, r, R = [0.1, 0.1, 0.6, 0.6], 0.85, 3
+    got = calibrate(classifiers, features, degrees(4, 2, base=0.1, novel=0.6), r, R)
+    scores = [[S(x, p) for p in classifiers.tolist()] for x in features.tolist()]
+    owner = absorb_by_loops(scores, r, R)
+    assert got.absorbed_by.tolist() == owner
+    assert {0, 1, NOBODY} <= set(owner)
+    for c in range(4):
+        members = [x for x, o in zip(features.tolist(), owner, strict=True) if o == c]
+        assert len(members) <= R
+        for j in range(2):
+            want = classifiers[c, j].tolist()
+            if members:
+                mean = [sum(x[j][k] for x in members) / len(members) for k in range(5)]
+                want = [(1 - alpha[c]) * p + alpha[c] * m for p, m in zip(want, mean, strict=True)]
+            assert got.prototypes[c, j].tolist() == pytest.approx(want)
+
+
+def test_calibration_with_nothing_to_absorb_changes_nothing():
+    classifiers = random(3, 2, 5)
+    empty = calibrate(classifiers, torch.empty(0, 2, 5, dtype=torch.float64), torch.ones(3))
+    far = calibrate(classifiers, -classifiers, torch.ones(3), threshold=0.999)
+    assert torch.equal(empty.prototypes, classifiers)
+    assert torch.equal(far.prototypes, classifiers)
+    assert far.absorbed_by.tolist() == [NOBODY] * 3
+
+
+def test_labelled_samples_give_the_mean_of_all_samples():
+    features, labels = random(20, 2, 3), torch.arange(20) % 3
+    early, counts = prototypes(features[:9], labels[:9], range(3)), torch.tensor([3, 3, 3])
+    late, counts = calibrate_labelled(early, counts, features[9:15], labels[9:15])
+    late, counts = calibrate_labelled(late, counts, features[15:16], labels[15:16])
+    late, counts = calibrate_labelled(late, counts, features[16:], labels[16:])
+    torch.testing.assert_close(late, prototypes(features, labels, range(3)))
+    assert counts.tolist() == [7, 7, 6]
