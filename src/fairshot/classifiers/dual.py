@@ -14,8 +14,13 @@ def separately(first: torch.Tensor, second: torch.Tensor, base_classes: int) -> 
 
     The second look is over all seen classes and may still answer a novel one.
     """
-    look = first.argmax(1)
-    return torch.where(look < base_classes, second.argmax(1), look)
+    return separate_scores(first, second, base_classes).argmax(1)
+
+
+def separate_scores(first: torch.Tensor, second: torch.Tensor, base_classes: int) -> torch.Tensor:
+    """Return the scores (N, C) of the look that decides in Algorithm 1."""
+    sees_base = first.argmax(1) < base_classes
+    return torch.where(sees_base[:, None], second, first)
 
 
 def transferable_only(first: torch.Tensor) -> torch.Tensor:

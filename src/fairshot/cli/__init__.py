@@ -1,1 +1,39 @@
 """The command line: the only place that knows all rooms. One file a group of commands."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from fairshot.cli import run
+from fairshot.cli.console import CONSOLE
+from fairshot.errors import UserError
+from fairshot.training.loop import TrainingStopped
+
+UNUSABLE, UNFINISHED = 2, 75  # exit codes: something given cannot be used; the same command goes on
+
+app = typer.Typer(
+    name="fairshot",
+    help="Give new classes a fair shot: learn them from five pictures each, without bias.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command("run")(run.run_command)
+app.command("compare")(run.compare_command)
+app.command("list")(run.list_command)
+
+
+def main() -> None:
+    """Run the command line; what the user can mend is one message, not a traceback."""
+    try:
+        app()
+    except UserError as problem:
+        CONSOLE.print(f"fairshot: {problem}", style="red", highlight=False, markup=False)
+        sys.exit(UNUSABLE)
+    except TrainingStopped as stopped:
+        CONSOLE.print(f"{stopped}; the same command goes on from there", highlight=False)
+        sys.exit(UNFINISHED)
+    except KeyboardInterrupt:
+        CONSOLE.print("interrupted; the same command goes on from the last checkpoint")
+        sys.exit(130)

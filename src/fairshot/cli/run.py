@@ -1,0 +1,118 @@
+"""`fairshot run`, `fairshot compare` and `fairshot list`: experiments from recipes."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from lightning_fabric import Fabric
+from rich.table import Table
+
+from fairshot import benchmarks
+from fairshot.cli.console import CONSOLE, ConsoleReporter
+from fairshot.evaluation.experiment import Place, run
+from fairshot.evaluation.result import Result
+from fairshot.methods import methods
+from fairshot.recipes import Recipe, load_recipe, recipe_names
+from fairshot.reporting.figures import write_figures
+from fairshot.reporting.tables import side_by_side
+from fairshot.training.hardware import choose_hardware
+
+Set = Annotated[
+    list[str],
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe: training.epochs=10"),
+]
+Seed = Annotated[int | None, typer.Option(help="Seed of everything random; the recipe's own if not given.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Out = Annotated[Path | None, typer.Option(help="Folder of the run; runs/<benchmark>-<method>-seed<seed>.")]
+Fresh = Annotated[
+    bool, typer.Option("--fresh/--resume", help="Forget what an earlier call left, or go on from it.")
+]
+Data = Annotated[Path | None, typer.Option(help="Folder in which benchmarks are looked for.")]
+Minutes = Annotated[
+    float, typer.Option("--max-minutes", help="Stop training after so long; the same command goes on.")
+]
+
+
+def run_command(
+    recipe: Annotated[
+        str, typer.Argument(help="A recipe: benchmark/method, or a YAML file.")
+    ] = "doodles/sss",
+    set_: Set = [],  # noqa: B006 - typer copies it
+    seed: Seed = None,
+    device: Device = "auto",
+    out: Out = None,
+    fresh: Fresh = False,
+    root: Data = None,
+    max_minutes: Minutes = math.inf,
+) -> None:
+    """Train on the base classes, learn the sessions, report how balanced the classifier stayed.
+
+    Interrupted at any moment, the same command goes on where it stopped.
+    """
+    chosen = load_recipe(recipe, set_, seed)
+    folder = out or Path("runs") / _run_name(chosen)
+    result = _run(chosen, folder, choose_hardware(device), fresh, root, max_minutes)
+    _present([result], folder)
+
+
+def compare_command(
+    names: Annotated[list[str], typer.Argument(metavar="METHOD...", help="Methods to run side by side.")],
+    benchmark: Annotated[str, typer.Option(help="The benchmark they run on.")] = "doodles",
+    set_: Set = [],  # noqa: B006 - typer copies it
+    seeds: Annotated[
+        list[int],
+        typer.Option("--seed", help="Seed of the runs; give it several times for mean and deviation."),
+    ] = [0],  # noqa: B006 - typer copies it
+    device: Device = "auto",
+    out: Annotated[Path, typer.Option(help="Folder of the comparison.")] = Path("runs/comparison"),
+    fresh: Fresh = False,
+    root: Data = None,
+    max_minutes: Minutes = math.inf,
+) -> None:
+    """Run several methods on one benchmark and print them side by side; finished runs are not repeated."""
+    recipes = [load_recipe(f"{benchmark}/{name}", set_, seed) for name in names for seed in seeds]
+    fabric = choose_hardware(device)
+    results = [
+        _run(recipe, out / f"{recipe.method_name}-seed{recipe.seed}", fabric, fresh, root, max_minutes)
+        for recipe in recipes
+    ]
+    _present(results, out)
+
+
+def list_command() -> None:
+    """List methods, benchmarks and recipes."""
+    table = Table("method", "what it does", "passes", "keeps pictures", "knows the future", box=None)
+    for name, method in methods().items():
+        facts = method.facts
+        flags = ["yes" if flag else "no" for flag in (facts.keeps_exemplars, facts.knows_future)]
+        table.add_row(name, facts.summary, str(facts.passes), *flags)
+    CONSOLE.print(table)
+    CONSOLE.print(f"\nbenchmarks  {'  '.join(benchmarks.names())}")
+    CONSOLE.print(f"recipes     {'  '.join(recipe_names())}", highlight=False)
+
+
+def _run(
+    recipe: Recipe, out: Path, fabric: Fabric, fresh: bool, root: Path | None, max_minutes: float
+) -> Result:
+    reporter = ConsoleReporter(f"{recipe.method_name} {recipe.benchmark.name}", out / "log.txt")
+    command = shlex.join(["fairshot", *sys.argv[1:]])
+    place = Place(out, fabric, command, root, fresh, max_minutes, reporter)
+    result = run(recipe, place)
+    write_figures([result], out / "figures")
+    return result
+
+
+def _present(results: list[Result], out: Path) -> None:
+    CONSOLE.print(side_by_side(results))
+    if len(results) > 1:
+        write_figures(results, out / "figures")
+    CONSOLE.print(f"\nwritten to {out}", highlight=False)
+
+
+def _run_name(recipe: Recipe) -> str:
+    return f"{recipe.benchmark.name}-{recipe.method_name}-seed{recipe.seed}"

@@ -1,0 +1,157 @@
+"""Experiment: a recipe becomes a run folder. Interrupted anywhere, the same call goes on from there."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+from lightning_fabric import Fabric
+from safetensors.torch import save
+
+from fairshot.benchmarks import load_stream
+from fairshot.benchmarks.stream import Stream
+from fairshot.errors import UserError
+from fairshot.evaluation.result import FILE_NAME, Environment, Result
+from fairshot.evaluation.sessions import Outcome, run_sessions
+from fairshot.files import write_atomically
+from fairshot.methods import method_named
+from fairshot.methods.method import Method
+from fairshot.progress import SILENT, Reporter
+from fairshot.recipes import Recipe
+from fairshot.training.batches import seed_of
+from fairshot.training.hardware import describe_device
+from fairshot.training.loop import Row, Trainer
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where and how a recipe is run: nothing here changes its numbers on one kind of device."""
+
+    out: Path
+    fabric: Fabric
+    command: str = ""
+    data: Path | None = None  # where benchmarks are looked for
+    fresh: bool = False  # forget what an earlier call left in `out`
+    max_minutes: float = math.inf
+    reporter: Reporter = SILENT
+
+
+def run(recipe: Recipe, place: Place) -> Result:
+    """Run a recipe to its result; a finished run is read, an interrupted one continued."""
+    stream = load_stream(recipe.benchmark.name, recipe.benchmark, place.data, place.reporter)
+    with _claimed(recipe, place):
+        if (place.out / FILE_NAME).is_file():
+            place.reporter.say(f"{place.out} is finished already; --fresh runs it again")
+            return Result.read(place.out)
+        return _run(recipe, stream, place)
+
+
+def _run(recipe: Recipe, stream: Stream, place: Place) -> Result:
+    began = time.monotonic()
+    method = build_method(recipe, stream)
+    trainer = Trainer(
+        fabric=place.fabric,
+        settings=recipe.training,
+        views=recipe.views,
+        size=recipe.model.size,
+        seed=recipe.seed,
+        folder=place.out / "checkpoints",
+        reporter=place.reporter,
+        deadline=began + 60 * place.max_minutes,
+    )
+    method.fit_base(stream.base.train, trainer)
+    trained = time.monotonic()
+    write_atomically(place.out / "model.safetensors", save(_plain(method.tensors())))
+    write_atomically(place.out / "training.csv", _as_csv(trainer.history))
+    outcome = run_sessions(method, stream, place.reporter)
+    result = _result(recipe, stream, place, method, outcome)
+    result.seconds = {"base session": trained - began, "sessions": time.monotonic() - trained}
+    _write_features(outcome, method.base_classes, place.out)
+    result.write(place.out)
+    return result
+
+
+def build_method(recipe: Recipe, stream: Stream) -> Method[Any]:
+    """Build the method of a recipe, its weights drawn from the recipe's seed."""
+    torch.manual_seed(seed_of(recipe.seed, 2))
+    return method_named(recipe.method_name)(
+        recipe.method, recipe.model, stream.base.train.pictures.channels, stream.base_classes
+    )
+
+
+def _result(recipe: Recipe, stream: Stream, place: Place, method: Method[Any], outcome: Outcome) -> Result:
+    return Result(
+        method=recipe.method_name,
+        benchmark=recipe.benchmark.name,
+        seed=recipe.seed,
+        command=place.command,
+        recipe=recipe.as_dict(),
+        class_names=list(stream.class_names),
+        sessions=[list(session.classes) for session in stream.sessions],
+        confusions=[matrix.tolist() for matrix in outcome.confusions],
+        novel_only=outcome.novel_only,
+        transductive=method.transductive,
+        seconds={},
+        environment=Environment.current(describe_device(place.fabric)),
+    )
+
+
+@contextmanager
+def _claimed(recipe: Recipe, place: Place) -> Iterator[None]:
+    """Keep other processes out of the run folder, and another recipe's leftovers out of this run."""
+    place.out.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(place.out / ".lock", timeout=0):
+            if place.fresh:
+                _clear(place.out)
+            recorded = place.out / "recipe.yaml"
+            if recorded.is_file() and recorded.read_text() != recipe.as_yaml():
+                raise UserError(
+                    f"{place.out} holds a run of another recipe (see its recipe.yaml); give another --out, "
+                    "or --fresh to replace it"
+                )
+            write_atomically(recorded, recipe.as_yaml().encode())
+            yield
+    except Timeout:
+        raise UserError(
+            f"{place.out} is in use by another process; wait for it or give another --out"
+        ) from None
+
+
+def _clear(out: Path) -> None:
+    """Remove what runs write, and nothing else that may lie in the folder."""
+    for name in (FILE_NAME, "recipe.yaml", "training.csv", "model.safetensors", "features.safetensors"):
+        (out / name).unlink(missing_ok=True)
+    for name in ("checkpoints", "figures"):
+        shutil.rmtree(out / name, ignore_errors=True)
+
+
+def _as_csv(rows: list[Row]) -> bytes:
+    columns = ("step", "epoch", "loss", "learning_rate", "images_per_second")
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def _write_features(outcome: Outcome, base_classes: int, out: Path) -> None:
+    """Keep the test features for figures and for trying classifiers, at half precision."""
+    tensors = {name: value.half() for name, value in outcome.features.items()}
+    tensors["labels"] = torch.from_numpy(outcome.labels)
+    metadata = {"base_classes": str(base_classes)}
+    write_atomically(out / "features.safetensors", save(_plain(tensors), metadata=metadata))
+
+
+def _plain(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: value.contiguous().cpu() for name, value in tensors.items()}

@@ -1,0 +1,135 @@
+"""Method: what every system of this field does, in three verbs: `fit_base`, `learn`, `predict`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
+
+import torch
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor
+
+from fairshot.benchmarks.pictures import Pictures
+from fairshot.benchmarks.stream import LabelledPictures
+from fairshot.models.embedder import Embedder, Features, ModelSettings
+from fairshot.progress import SILENT, Reporter
+from fairshot.training.loop import Objective, Trainer
+
+
+class MethodSettings(BaseModel):
+    """What only this method needs to be told."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a reader of a comparison should know about a method."""
+
+    summary: str
+    knows_future: bool = False  # whether it must be told the number of classes to come
+    keeps_exemplars: bool = False  # whether it stores pictures of old classes
+    passes: int = 1  # forward passes of the network to classify one picture
+
+
+SettingsT = TypeVar("SettingsT", bound=MethodSettings)
+
+
+class Method(ABC, Generic[SettingsT]):
+    """A system that learns base classes once, then new classes from a few pictures each.
+
+    Class ids count in the order in which the classes arrive; the base classes come first.
+    """
+
+    name: ClassVar[str]
+    facts: ClassVar[Facts]
+    Settings: ClassVar[type[MethodSettings]]
+    flips: tuple[bool, ...] = (False,)  # the views of a picture: one an entry, True for vertically flipped
+    state: ClassVar[tuple[str, ...]]  # the tensors that, with the embedder, are all it has learnt
+
+    def __init__(self, settings: SettingsT, model: ModelSettings, channels: int, base_classes: int) -> None:
+        self.settings = settings
+        self.base_classes = base_classes
+        self.embedder = self.build_embedder(model, channels)
+
+    def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:
+        """Build the network; methods with more than a backbone override this."""
+        return Embedder(model, channels)
+
+    @abstractmethod
+    def objective(self) -> Objective:
+        """Return what the base session trains."""
+
+    @abstractmethod
+    def start(self, features: Features, labels: Tensor) -> None:
+        """Make the classifiers of the base classes from the features of their training pictures."""
+
+    @abstractmethod
+    def extend(self, features: Features, labels: Tensor) -> None:
+        """Take new classes, or further pictures of known ones, into the classifiers."""
+
+    @abstractmethod
+    def scores(self, features: Features, novel_only: bool = False) -> Tensor:
+        """Return a score for each class seen (N, C); the highest is the answer.
+
+        With `novel_only` base classes may not be answered: a diagnosis, which tells bad features from a
+        biased decision.
+        """
+
+    @property
+    @abstractmethod
+    def seen_classes(self) -> int:
+        """How many classes have been learnt."""
+
+    def fit_base(self, base: LabelledPictures, trainer: Trainer) -> None:
+        """Train on the base session, then make its classifiers."""
+        trainer.train(self.objective(), base)
+        self.embedder.to(trainer.fabric.device)
+        self.start(self.embed(base.pictures, trainer.reporter), self._labels(base))
+
+    def learn(self, shots: LabelledPictures) -> None:
+        """Learn new classes from a few pictures each."""
+        self.extend(self.embed(shots.pictures), self._labels(shots))
+
+    def adapt(self, features: Features) -> None:
+        """Use unlabelled pictures; most methods do not."""
+
+    @property
+    def transductive(self) -> bool:
+        """Whether unlabelled test images are shown to `adapt` before they are answered."""
+        return False
+
+    def predict(self, features: Features) -> Tensor:
+        """Answer a class id for each picture (N,)."""
+        return self.scores(features).argmax(dim=1)
+
+    def embed(self, pictures: Pictures, reporter: Reporter = SILENT) -> Features:
+        """Return the features this method classifies by."""
+        return self.embedder.embed(pictures, self.flips, reporter=reporter)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all that has been learnt."""
+        learnt = {name: getattr(self, name) for name in self.state}
+        return learnt | {f"embedder.{name}": value for name, value in self.embedder.state_dict().items()}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Take over what `tensors` returned earlier."""
+        prefix = "embedder."
+        self.embedder.load_state_dict(
+            {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+        )
+        for name in self.state:
+            setattr(self, name, tensors[name].to(self.embedder.device))
+
+    def _labels(self, pictures: LabelledPictures) -> Tensor:
+        return torch.from_numpy(pictures.labels).to(self.embedder.device)
+
+
+def split_known(labels: Tensor, seen: int) -> tuple[Tensor, range]:
+    """Return which labels are of known classes (N,), and the ids of the new ones, next in line."""
+    known = labels < seen
+    fresh = sorted(set(labels[~known].tolist()))
+    if fresh != list(range(seen, seen + len(fresh))):
+        raise ValueError(f"new class ids must follow the {seen} known ones without a gap; got {fresh}")
+    return known, range(seen, seen + len(fresh))

@@ -1,0 +1,18 @@
+"""NCM, the strong baseline: train on the base classes, freeze, answer by the nearest class mean (eq. 2)."""
+
+from __future__ import annotations
+
+from fairshot.methods.method import Facts
+from fairshot.methods.skeleton import CosineObjective, Skeleton, SkeletonSettings
+
+
+class NCM(Skeleton[SkeletonSettings]):
+    """Cosine cross-entropy, then nearest class mean."""
+
+    name = "ncm"
+    Settings = SkeletonSettings
+    facts = Facts("nearest class mean on features of a cosine cross-entropy; the strong baseline")
+
+    def objective(self) -> CosineObjective:
+        """Return the plain cosine cross-entropy."""
+        return CosineObjective(self.embedder, self.base_classes, self.settings.views, self.settings.scale)

@@ -1,0 +1,128 @@
+"""Backbones, from timm where it has them, each with its classifier removed: images in, (N, d) out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import timm
+from timm.models.resnet import BasicBlock, ResNet
+from torch import Tensor, nn
+
+from fairshot.errors import UserError
+
+Backbone = nn.Module
+
+
+def build_backbone(name: str, channels: int, small_stem: bool, pretrained: bool = False) -> Backbone:
+    """Build a backbone by name: one of `SMALL`, or any model of timm.
+
+    `small_stem` replaces the first 7x7 stride-2 convolution and the max-pooling of a timm ResNet by a
+    3x3 stride-1 convolution, as pictures of 32 and 84 pixels need it. `pretrained` loads timm's weights.
+    """
+    if name in SMALL:
+        if pretrained:
+            raise UserError(f"model.pretrained: there are no pretrained weights of {name!r}; set it to false")
+        return SMALL[name](channels)
+    if not timm.is_model(name):
+        raise UserError(f"model.backbone: {name!r} is neither one of {', '.join(SMALL)} nor a model of timm")
+    try:
+        model = timm.create_model(name, pretrained=pretrained, num_classes=0, in_chans=channels)
+    except Exception as problem:
+        if not pretrained:
+            raise
+        raise UserError(
+            f"model.pretrained: the weights of {name!r} could not be loaded ({problem}). "
+            "Go online once so that they are cached, or set model.pretrained to false"
+        ) from problem
+    if small_stem:
+        _shrink_stem(model, name, channels)
+    return cast(Backbone, model)
+
+
+def _shrink_stem(model: nn.Module, name: str, channels: int) -> None:
+    if not isinstance(model, ResNet) or not isinstance(model.conv1, nn.Conv2d):
+        raise UserError(
+            f"model.small_stem: only ResNets have a stem to shrink, and {name!r} is none; set it to false"
+        )
+    model.conv1 = nn.Conv2d(channels, model.conv1.out_channels, 3, stride=1, padding=1, bias=False)
+    nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
+    model.maxpool = nn.Identity()
+
+
+class SmallResNet(nn.Module):
+    """Three stages of basic residual blocks behind a 3x3 stem, each stage but the first halving the size."""
+
+    def __init__(self, channels: int, widths: tuple[int, int, int], blocks: int, stem_stride: int) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv2d(channels, widths[0], 3, stride=stem_stride, padding=1, bias=False),
+            nn.BatchNorm2d(widths[0]),
+            nn.ReLU(inplace=True),
+        )
+        layers: list[nn.Module] = []
+        inputs = widths[0]
+        for stage, width in enumerate(widths):
+            for block in range(blocks):
+                stride = 2 if stage > 0 and block == 0 else 1
+                layers.append(BasicBlock(inputs, width, stride, downsample=_shortcut(inputs, width, stride)))
+                inputs = width
+        self.stages = nn.Sequential(*layers)
+        self.num_features = inputs
+
+    def forward(self, images: Tensor) -> Tensor:
+        features: Tensor = self.stages(self.stem(images))
+        return features.mean(dim=(2, 3))
+
+
+def _shortcut(inputs: int, width: int, stride: int) -> nn.Module | None:
+    if inputs == width and stride == 1:
+        return None
+    return nn.Sequential(nn.Conv2d(inputs, width, 1, stride=stride, bias=False), nn.BatchNorm2d(width))
+
+
+class ResNet12(nn.Module):
+    """The residual network of the few-shot literature: four blocks, each then halved."""
+
+    def __init__(self, channels: int, widths: tuple[int, ...] = (64, 160, 320, 640)) -> None:
+        super().__init__()
+        inputs = (channels, *widths[:-1])
+        self.blocks = nn.Sequential(*(_TripleBlock(a, b) for a, b in zip(inputs, widths, strict=True)))
+        self.num_features = widths[-1]
+
+    def forward(self, images: Tensor) -> Tensor:
+        features: Tensor = self.blocks(images)
+        return features.mean(dim=(2, 3))
+
+
+class _TripleBlock(nn.Module):
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for index in range(3):
+            layers += [
+                nn.Conv2d(inputs if index == 0 else width, width, 3, padding=1, bias=False),
+                nn.BatchNorm2d(width),
+                nn.LeakyReLU(0.1),
+            ]
+        self.body = nn.Sequential(*layers[:-1])
+        self.shortcut = nn.Sequential(nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return nn.functional.max_pool2d(
+            nn.functional.leaky_relu(self.body(images) + self.shortcut(images), 0.1), 2
+        )
+
+
+SMALL: dict[str, Callable[[int], Backbone]] = {
+    "tiny": lambda channels: SmallResNet(
+        channels, (32, 64, 128), blocks=1, stem_stride=2
+    ),  # 0.3 M parameters
+    "resnet20": lambda channels: SmallResNet(channels, (16, 32, 64), blocks=3, stem_stride=1),  # 0.27 M
+    "resnet12": ResNet12,  # 12.4 M
+}
+
+
+def feature_width(backbone: Backbone) -> int:
+    """Return d, the number of features a backbone gives."""
+    return cast(int, backbone.num_features)

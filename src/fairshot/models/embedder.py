@@ -1,0 +1,109 @@
+"""Embedder: pictures in, transferable features g and class-specific discriminative features g~ out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, nn
+
+from fairshot.benchmarks.pictures import Pictures
+from fairshot.models.backbones import build_backbone, feature_width
+from fairshot.models.heads import SR
+from fairshot.models.pixels import DevicePictures, centre_boxes, cut
+from fairshot.progress import SILENT, Reporter
+
+Features = dict[str, Tensor]  # "g": (N, V, d), "g_tilde": (N, V, d~); V views of each picture
+
+
+class ModelSettings(BaseModel):
+    """The network and the size of its input."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    backbone: str = "resnet18"
+    small_stem: bool = True  # 3x3 stride-1 stem without max-pooling (for 32 and 84 pixels)
+    pretrained: bool = False
+    size: int = Field(32, ge=8, le=1024)  # pixels a side of the network's input
+    resize: int | None = Field(None, ge=8)  # test view: short side resized to this, then the centre cut out
+    mean: tuple[float, ...] = (0.5, 0.5, 0.5)  # of the pixels, a channel each
+    std: tuple[float, ...] = (0.25, 0.25, 0.25)
+
+    @property
+    def centre_share(self) -> float:
+        """Share of the short side that the test view shows."""
+        return self.size / self.resize if self.resize else 1.0
+
+
+class Embedder(nn.Module):
+    """A backbone g and, behind it, an SR module (or nothing: then g~ is g)."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(
+        self, settings: ModelSettings, channels: int, sr_width: int | None = None, sr_batch_norm: bool = False
+    ) -> None:
+        super().__init__()
+        self.settings = settings
+        self.channels = channels
+        self.backbone = build_backbone(settings.backbone, channels, settings.small_stem, settings.pretrained)
+        self.width = feature_width(self.backbone)
+        self.sr = SR(self.width, sr_width, sr_batch_norm) if sr_width else None
+        self.width_tilde = sr_width or self.width
+        for name, values in (("mean", settings.mean), ("std", settings.std)):
+            self.register_buffer(name, torch.tensor(_per_channel(values, channels)).view(1, -1, 1, 1))
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Return g and g~ of images (N, C, H, W) in [0, 1]."""
+        g = self.backbone((images - self.mean) / self.std)
+        return g, g if self.sr is None else self.sr(g)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights lie."""
+        return self.mean.device
+
+    @torch.inference_mode()
+    def embed(
+        self,
+        pictures: Pictures,
+        flips: Sequence[bool] = (False,),
+        batch: int = 1024,
+        reporter: Reporter = SILENT,
+    ) -> Features:
+        """Embed pictures under the test view, once per entry of `flips` (True: vertically flipped)."""
+        self.eval()
+        parts: dict[str, list[Tensor]] = {"g": [], "g_tilde": []}
+        with reporter.track("embedding", len(pictures)) as advance:
+            for start in range(0, len(pictures), batch):
+                chosen = pictures.take(range(start, min(start + batch, len(pictures))))
+                images = self.test_view(DevicePictures.from_pictures(chosen, self.device))
+                views = [self._features(images.flip(2) if flip else images) for flip in flips]
+                for index, name in enumerate(parts):
+                    parts[name].append(torch.stack([view[index] for view in views], dim=1))
+                advance(len(chosen))
+        width = {"g": self.width, "g_tilde": self.width_tilde}
+        empty = {name: torch.empty(0, len(flips), width[name], device=self.device) for name in parts}
+        return {name: torch.cat(part) if part else empty[name] for name, part in parts.items()}
+
+    def test_view(self, pictures: DevicePictures) -> Tensor:
+        """Return the centre of each picture at the network's input size."""
+        boxes = centre_boxes(pictures.sizes, self.settings.centre_share).to(torch.float32)
+        return cut(pictures, boxes, self.settings.size)
+
+    def _features(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Features of a batch: bf16 on a GPU, float32 on a CPU, float32 either way when they leave here."""
+        if images.is_cuda:
+            images = images.contiguous(memory_format=torch.channels_last)
+        with torch.autocast("cuda", torch.bfloat16, enabled=images.is_cuda):
+            g, g_tilde = self(images)
+        return g.float(), g_tilde.float()
+
+
+def _per_channel(values: tuple[float, ...], channels: int) -> list[float]:
+    """Spread mean or std over the channels; a grey picture takes the average of three."""
+    if len(values) == channels:
+        return list(values)
+    return [sum(values) / len(values)] * channels

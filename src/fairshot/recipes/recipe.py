@@ -1,0 +1,156 @@
+"""Recipe: everything that decides a run's numbers, read from YAML and checked before anything happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fairshot.benchmarks.stream import StreamSettings
+from fairshot.errors import UserError
+from fairshot.methods import method_named
+from fairshot.methods.method import MethodSettings
+from fairshot.models.embedder import ModelSettings
+from fairshot.training.loop import TrainingSettings
+from fairshot.training.views import ViewSettings
+
+
+class BenchmarkSettings(StreamSettings):
+    """Which benchmark, and how it is cut into sessions."""
+
+    name: str
+
+
+class _Sections(BaseModel):
+    """The sections every recipe has, whatever its method."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    seed: int = Field(0, ge=0)
+    benchmark: BenchmarkSettings
+    model: ModelSettings = ModelSettings()
+    views: ViewSettings = ViewSettings()
+    training: TrainingSettings = TrainingSettings()
+    method: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One experiment, complete."""
+
+    seed: int
+    benchmark: BenchmarkSettings
+    model: ModelSettings
+    views: ViewSettings
+    training: TrainingSettings
+    method_name: str
+    method: MethodSettings
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the recipe with every default filled in, as plain values."""
+        parts: dict[str, Any] = {"seed": self.seed}
+        for name in ("benchmark", "model", "views", "training"):
+            parts[name] = getattr(self, name).model_dump(mode="json")
+        return parts | {"method": {"name": self.method_name, **self.method.model_dump(mode="json")}}
+
+    def as_yaml(self) -> str:
+        """Return the recipe as a YAML document that `load_recipe` reads back."""
+        return yaml.safe_dump(self.as_dict(), sort_keys=False)
+
+
+def recipe_names() -> list[str]:
+    """Return the names of the recipes that come with fairshot: benchmark/method."""
+    return sorted(f"{folder.name}/{file.name[:-5]}" for folder, file in _packaged())
+
+
+def load_recipe(source: str, overrides: Iterable[str] = (), seed: int | None = None) -> Recipe:
+    """Load a recipe by name (benchmark/method) or path, change some keys (`training.epochs=10`), check it."""
+    content = _parse(_read(source), source)
+    for override in overrides:
+        _apply(content, override)
+    if seed is not None:
+        content["seed"] = seed
+    return check_recipe(content)
+
+
+def check_recipe(content: Mapping[str, Any]) -> Recipe:
+    """Turn plain values into a recipe; each key that cannot be used is named."""
+    try:
+        sections = _Sections.model_validate(content)
+    except ValidationError as problem:
+        raise UserError(_explain(problem, "")) from None
+    options = dict(sections.method)
+    name = options.pop("name", None)
+    if not isinstance(name, str):
+        raise UserError("method.name: missing; a recipe names its method, for example sss")
+    try:
+        method = method_named(name).Settings.model_validate(options)
+    except ValidationError as problem:
+        raise UserError(_explain(problem, "method.")) from None
+    return Recipe(
+        sections.seed, sections.benchmark, sections.model, sections.views, sections.training, name, method
+    )
+
+
+def _packaged() -> list[tuple[Traversable, Traversable]]:
+    folders = [folder for folder in resources.files(__package__).iterdir() if folder.is_dir()]
+    return [(folder, file) for folder in folders for file in folder.iterdir() if file.name.endswith(".yaml")]
+
+
+def _read(source: str) -> str:
+    for folder, file in _packaged():
+        if source == f"{folder.name}/{file.name[:-5]}":
+            return file.read_text()
+    path = Path(source)
+    if not path.is_file():
+        raise UserError(
+            f"recipe: {source!r} is neither a file nor one of the recipes {', '.join(recipe_names())}"
+        )
+    return path.read_text()
+
+
+def _parse(text: str, source: str) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as problem:
+        raise UserError(f"recipe: {source} is not YAML: {problem}") from None
+    if not isinstance(content, dict):
+        raise UserError(f"recipe: {source} must hold keys and values, not {type(content).__name__}")
+    return content
+
+
+def _apply(content: dict[str, Any], override: str) -> None:
+    """Set one key: `training.epochs=10`. The value is read as YAML."""
+    key, equals, value = override.partition("=")
+    *parents, last = key.strip().split(".")
+    if not equals or not last:
+        raise UserError(f"--set {override!r}: expected key=value, for example training.epochs=10")
+    place = content
+    for parent in parents:
+        place = place.setdefault(parent, {})
+        if not isinstance(place, dict):
+            raise UserError(f"--set {key}: {parent} is a value, not a section")
+    try:
+        place[last] = yaml.safe_load(value)
+    except yaml.YAMLError as problem:
+        raise UserError(f"--set {key}: {value!r} cannot be read: {problem}") from None
+
+
+def _explain(problem: ValidationError, prefix: str) -> str:
+    """One line for each key that cannot be used."""
+    lines = []
+    for error in problem.errors():
+        key = prefix + ".".join(str(part) for part in error["loc"])
+        what = error["msg"].removeprefix("Value error, ")
+        if error["type"] == "extra_forbidden":
+            what = "unknown key"
+        elif error["type"] != "missing" and not isinstance(error["input"], dict):
+            what += f", got {error['input']!r}"
+        lines.append(f"{key.rstrip('.')}: {what}")
+    return "\n".join(lines)

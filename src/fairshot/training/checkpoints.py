@@ -1,0 +1,72 @@
+"""Checkpoints: safetensors beside a JSON note with its sha256; the last two good ones are kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load, save
+from torch import Tensor
+
+from fairshot.files import write_atomically
+from fairshot.progress import SILENT, Reporter
+
+KEPT = 2
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state of a training after some steps."""
+
+    step: int
+    tensors: dict[str, Tensor]
+    note: dict[str, Any]
+
+
+class Checkpoints:
+    """The checkpoints of one training, in a folder of their own."""
+
+    def __init__(self, folder: Path, reporter: Reporter = SILENT) -> None:
+        self.folder = folder
+        self.reporter = reporter
+
+    def write(self, checkpoint: Checkpoint) -> None:
+        """Write one, tensors before the note: without its note a checkpoint does not exist."""
+        content = save({name: tensor.contiguous().cpu() for name, tensor in checkpoint.tensors.items()})
+        note = {"step": checkpoint.step, "sha256": hashlib.sha256(content).hexdigest(), **checkpoint.note}
+        write_atomically(self._tensors(checkpoint.step), content)
+        write_atomically(self._note(checkpoint.step), json.dumps(note).encode())
+        for step in self._steps()[:-KEPT]:
+            self._note(step).unlink(missing_ok=True)
+            self._tensors(step).unlink(missing_ok=True)
+
+    def read_last(self) -> Checkpoint | None:
+        """Read the newest whole checkpoint; a damaged one is named and the one before it used."""
+        for step in reversed(self._steps()):
+            try:
+                return self._read(step)
+            except (OSError, ValueError, KeyError) as problem:
+                self.reporter.say(
+                    f"checkpoint {self._tensors(step)} is damaged ({problem}); using an earlier one"
+                )
+        return None
+
+    def _read(self, step: int) -> Checkpoint:
+        note = json.loads(self._note(step).read_bytes())
+        content = self._tensors(step).read_bytes()
+        found = hashlib.sha256(content).hexdigest()
+        if found != note["sha256"]:
+            raise ValueError(f"its sha256 is {found[:12]}, its note says {note['sha256'][:12]}")
+        return Checkpoint(step, load(content), note)
+
+    def _steps(self) -> list[int]:
+        return sorted(int(path.stem.removeprefix("step-")) for path in self.folder.glob("step-*.json"))
+
+    def _tensors(self, step: int) -> Path:
+        return self.folder / f"step-{step:08d}.safetensors"
+
+    def _note(self, step: int) -> Path:
+        return self.folder / f"step-{step:08d}.json"

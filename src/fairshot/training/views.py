@@ -1,0 +1,137 @@
+"""Random views of pictures, batched on the device, as torchvision defines them.
+
+Every random choice is a column of uniform noise given from outside, so a step is a pure function of its
+inputs: it can be compiled, resumed and split over processes without touching a generator.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from torch import Tensor
+
+from fairshot.models.pixels import DevicePictures, cut
+
+CROP_TRIES = 10  # torchvision draws so many crops before it falls back to the centre
+GREY = (0.2989, 0.587, 0.114)
+NOISE_COLUMNS = 2 * CROP_TRIES + 10  # crops, position (2), flip, rotation, jitter (5), grey
+
+
+class ViewSettings(BaseModel):
+    """How far a random view may stray from its picture."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    crop_area: tuple[float, float] = (0.2, 1.0)  # share of the picture; above 1 the view reaches beyond it
+    crop_ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    horizontal_flip: float = Field(0.5, ge=0, le=1)
+    rotation: float = Field(0.0, ge=0, le=180)  # degrees to either side
+    jitter: float = Field(0.8, ge=0, le=1)  # probability that colours are jittered at all
+    brightness: float = Field(0.4, ge=0, le=1)
+    contrast: float = Field(0.4, ge=0, le=1)
+    saturation: float = Field(0.4, ge=0, le=1)
+    hue: float = Field(0.0, ge=0, le=0.5)
+    greyscale: float = Field(0.0, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _ranges_are_ordered(self) -> ViewSettings:
+        for name, (low, high) in (("crop_area", self.crop_area), ("crop_ratio", self.crop_ratio)):
+            if not 0 < low <= high:
+                raise ValueError(f"{name}: expected two positive numbers in rising order, got {(low, high)}")
+        return self
+
+
+def random_view(pictures: DevicePictures, noise: Tensor, settings: ViewSettings, size: int) -> Tensor:
+    """Return one random view of each picture, (N, C, size, size) in [0, 1]; `noise` is (N, NOISE_COLUMNS)."""
+    boxes = random_boxes(pictures.sizes, noise[:, : 2 * CROP_TRIES + 2], settings)
+    flip, turn, apply, *colour, grey = noise[:, 2 * CROP_TRIES + 2 :].unbind(1)
+    mirrored = torch.where(flip < settings.horizontal_flip, -1.0, 1.0)
+    boxes = torch.cat([boxes[:, :3], boxes[:, 3:] * mirrored[:, None]], dim=1)
+    angles = (2 * turn - 1) * math.radians(settings.rotation) if settings.rotation else None
+    images = cut(pictures, boxes, size, angles)
+    jittered = jitter(images, torch.stack(colour, dim=1), settings)
+    images = torch.where((apply < settings.jitter)[:, None, None, None], jittered, images)
+    if settings.greyscale and images.shape[1] == 3:
+        images = torch.where((grey < settings.greyscale)[:, None, None, None], to_grey(images), images)
+    return images
+
+
+def random_boxes(sizes: Tensor, noise: Tensor, settings: ViewSettings) -> Tensor:
+    """Draw boxes (top, left, height, width) by torchvision's rule for random resized crops.
+
+    The first of CROP_TRIES candidates that fits is taken, else the largest central box of allowed ratio.
+    Where views may reach beyond the picture every candidate fits, and positions are not whole pixels.
+    """
+    height, width = sizes[:, :1].to(noise.dtype), sizes[:, 1:].to(noise.dtype)
+    (smallest, largest), (narrow, wide) = settings.crop_area, settings.crop_ratio
+    area = height * width * (smallest + (largest - smallest) * noise[:, :CROP_TRIES])
+    ratio = torch.exp(
+        math.log(narrow) + (math.log(wide) - math.log(narrow)) * noise[:, CROP_TRIES : 2 * CROP_TRIES]
+    )
+    tall, broad = (area / ratio).sqrt().round().clamp(min=1), (area * ratio).sqrt().round().clamp(min=1)
+    place = noise[:, 2 * CROP_TRIES :]
+    if largest > 1:
+        corner = place * (torch.cat([height, width], 1) - torch.cat([tall[:, :1], broad[:, :1]], 1))
+        return torch.cat([corner, tall[:, :1], broad[:, :1]], dim=1)
+    fits = (tall <= height) & (broad <= width)
+    first = fits.to(torch.int8).argmax(dim=1, keepdim=True)
+    chosen = torch.cat([tall.gather(1, first), broad.gather(1, first)], dim=1)
+    free = torch.cat([height, width], dim=1) - chosen
+    drawn = torch.cat([(place * (free + 1)).floor().minimum(free), chosen], dim=1)
+    return torch.where(fits.any(dim=1, keepdim=True), drawn, _central_boxes(height, width, narrow, wide))
+
+
+def _central_boxes(height: Tensor, width: Tensor, narrow: float, wide: float) -> Tensor:
+    tall = torch.minimum(height, (width / narrow).round())
+    broad = torch.minimum(width, (height * wide).round())
+    return torch.cat([((height - tall) / 2).floor(), ((width - broad) / 2).floor(), tall, broad], dim=1)
+
+
+def jitter(images: Tensor, noise: Tensor, settings: ViewSettings) -> Tensor:
+    """Jitter brightness, contrast, saturation and hue by factors from four columns of noise.
+
+    torchvision draws the order of the four anew for each picture; here the order is fixed.
+    """
+    factors = 2 * noise - 1
+    brightness, contrast, saturation, hue = factors.unbind(1)
+    if settings.brightness:
+        images = (images * _column(1 + settings.brightness * brightness)).clamp(0, 1)
+    if settings.contrast:
+        mean = to_grey(images).mean(dim=(1, 2, 3), keepdim=True)
+        images = mean.lerp(images, _column(1 + settings.contrast * contrast)).clamp(0, 1)
+    if images.shape[1] == 3 and settings.saturation:
+        images = to_grey(images).lerp(images, _column(1 + settings.saturation * saturation)).clamp(0, 1)
+    if images.shape[1] == 3 and settings.hue:
+        images = shift_hue(images, _column(settings.hue * hue))
+    return images
+
+
+def to_grey(images: Tensor) -> Tensor:
+    """Return the luma of colour images in every channel; grey images as they are."""
+    if images.shape[1] != 3:
+        return images
+    red, green, blue = images.unbind(1)
+    return (GREY[0] * red + GREY[1] * green + GREY[2] * blue)[:, None].expand_as(images)
+
+
+def shift_hue(images: Tensor, shift: Tensor) -> Tensor:
+    """Turn the hue of RGB images by `shift` (in turns), keeping saturation and value."""
+    red, green, blue = images.unbind(1)
+    value, lowest = images.amax(dim=1), images.amin(dim=1)
+    chroma = value - lowest
+    safe = torch.where(chroma > 0, chroma, 1.0)
+    hue = torch.where(
+        value == red,
+        (green - blue) / safe,
+        torch.where(value == green, 2 + (blue - red) / safe, 4 + (red - green) / safe),
+    )
+    sector = hue[:, None] + 6 * shift
+    offsets = torch.tensor([5.0, 3.0, 1.0], device=images.device).view(1, 3, 1, 1)
+    position = (offsets + sector) % 6
+    return value[:, None] - chroma[:, None] * torch.minimum(position, 4 - position).clamp(0, 1)
+
+
+def _column(factors: Tensor) -> Tensor:
+    return factors[:, None, None, None]
