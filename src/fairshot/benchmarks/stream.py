@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from fairshot.benchmarks.pictures import Ints, Pictures
 from fairshot.errors import UserError
+from fairshot.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,8 @@ class Benchmark:
     listed_shots: Mapping[int, Ints]  # by incremental class: the indices into `train` the official lists name
 
 
-class StreamSettings(BaseModel):
+class StreamSettings(Settings):
     """How to cut a benchmark into sessions; what is left out is the benchmark's own."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     base_classes: int | None = Field(None, ge=1, description="Classes of the base session.")
     way: int | None = Field(None, ge=1, description="Classes of each incremental session.")

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from fairshot.cli import run
-from fairshot.cli.console import CONSOLE
+from fairshot.cli.console import MESSAGES
 from fairshot.errors import UserError
 from fairshot.training.loop import TrainingStopped
 
@@ -29,11 +29,11 @@ def main() -> None:
     try:
         app()
     except UserError as problem:
-        CONSOLE.print(f"fairshot: {problem}", style="red", highlight=False, markup=False)
+        MESSAGES.print(f"fairshot: {problem}", style="red", highlight=False, markup=False, soft_wrap=True)
         sys.exit(UNUSABLE)
     except TrainingStopped as stopped:
-        CONSOLE.print(f"{stopped}; the same command goes on from there", highlight=False)
+        MESSAGES.print(f"{stopped}; the same command goes on from there", highlight=False, soft_wrap=True)
         sys.exit(UNFINISHED)
     except KeyboardInterrupt:
-        CONSOLE.print("interrupted; the same command goes on from the last checkpoint")
+        MESSAGES.print("interrupted; the same command goes on from the last checkpoint")
         sys.exit(130)

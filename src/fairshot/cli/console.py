@@ -19,7 +19,8 @@ from rich.progress import (
 
 from fairshot.progress import Advance, Reporter
 
-CONSOLE = Console()
+CONSOLE = Console()  # what a command is asked for
+MESSAGES = Console(stderr=True)  # what it says meanwhile: progress, notes, errors
 
 
 class ConsoleReporter(Reporter):
@@ -41,7 +42,7 @@ class ConsoleReporter(Reporter):
             TextColumn("{task.fields[note]}"),
         )
         began, last = time.monotonic(), ""
-        with Progress(*columns, console=CONSOLE) as bars:
+        with Progress(*columns, console=MESSAGES) as bars:
             bar = bars.add_task(f"{self.title} {what}".strip(), total=total, completed=done, note="")
 
             def advance(units: int = 1, note: str = "") -> None:
@@ -56,7 +57,7 @@ class ConsoleReporter(Reporter):
 
     def say(self, text: str) -> None:
         """Print one line and log it."""
-        CONSOLE.print(text, highlight=False, markup=False)
+        MESSAGES.print(text, highlight=False, markup=False, soft_wrap=True)
         self._record(text)
 
     def _record(self, text: str) -> None:

@@ -23,7 +23,7 @@ from fairshot.benchmarks.stream import Stream
 from fairshot.errors import UserError
 from fairshot.evaluation.result import FILE_NAME, Environment, Result
 from fairshot.evaluation.sessions import Outcome, run_sessions
-from fairshot.files import write_atomically
+from fairshot.files import remove_partial, write_atomically
 from fairshot.methods import method_named
 from fairshot.methods.method import Method
 from fairshot.progress import SILENT, Reporter
@@ -49,16 +49,16 @@ class Place:
 def run(recipe: Recipe, place: Place) -> Result:
     """Run a recipe to its result; a finished run is read, an interrupted one continued."""
     stream = load_stream(recipe.benchmark.name, recipe.benchmark, place.data, place.reporter)
+    method = build_method(recipe, stream)  # before anything is written: it may refuse its settings
     with _claimed(recipe, place):
         if (place.out / FILE_NAME).is_file():
             place.reporter.say(f"{place.out} is finished already; --fresh runs it again")
             return Result.read(place.out)
-        return _run(recipe, stream, place)
+        return _run(recipe, stream, method, place)
 
 
-def _run(recipe: Recipe, stream: Stream, place: Place) -> Result:
+def _run(recipe: Recipe, stream: Stream, method: Method[Any], place: Place) -> Result:
     began = time.monotonic()
-    method = build_method(recipe, stream)
     trainer = Trainer(
         fabric=place.fabric,
         settings=recipe.training,
@@ -109,11 +109,15 @@ def _result(recipe: Recipe, stream: Stream, place: Place, method: Method[Any], o
 @contextmanager
 def _claimed(recipe: Recipe, place: Place) -> Iterator[None]:
     """Keep other processes out of the run folder, and another recipe's leftovers out of this run."""
-    place.out.mkdir(parents=True, exist_ok=True)
+    try:
+        place.out.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise UserError(f"--out {place.out}: this folder cannot be made ({problem}); give another") from None
     try:
         with FileLock(place.out / ".lock", timeout=0):
             if place.fresh:
                 _clear(place.out)
+            remove_partial(place.out)
             recorded = place.out / "recipe.yaml"
             if recorded.is_file() and recorded.read_text() != recipe.as_yaml():
                 raise UserError(
@@ -130,7 +134,8 @@ def _claimed(recipe: Recipe, place: Place) -> Iterator[None]:
 
 def _clear(out: Path) -> None:
     """Remove what runs write, and nothing else that may lie in the folder."""
-    for name in (FILE_NAME, "recipe.yaml", "training.csv", "model.safetensors", "features.safetensors"):
+    tensors = ("model.safetensors", "features.safetensors")
+    for name in (FILE_NAME, "recipe.yaml", "training.csv", "log.txt", *tensors):
         (out / name).unlink(missing_ok=True)
     for name in ("checkpoints", "figures"):
         shutil.rmtree(out / name, ignore_errors=True)

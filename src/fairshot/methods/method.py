@@ -7,20 +7,18 @@ from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
 import torch
-from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.progress import SILENT, Reporter
+from fairshot.settings import Settings
 from fairshot.training.loop import Objective, Trainer
 
 
-class MethodSettings(BaseModel):
+class MethodSettings(Settings):
     """What only this method needs to be told."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ class Method(ABC, Generic[SettingsT]):
 
     @abstractmethod
     def extend(self, features: Features, labels: Tensor) -> None:
-        """Take new classes, or further pictures of known ones, into the classifiers."""
+        """Take new classes, or further pictures of known ones, into the classifiers: all or nothing."""
 
     @abstractmethod
     def scores(self, features: Features, novel_only: bool = False) -> Tensor:

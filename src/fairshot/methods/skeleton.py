@@ -59,14 +59,11 @@ class Skeleton(Method[SettingsT], Generic[SettingsT]):
         """Add the mean feature of each new class; further pictures of known ones refine their mean."""
         known, fresh = split_known(labels, self.seen_classes)
         g = features["g"]
-        if known.any():
-            self.prototypes, self.counts = calibrate_labelled(
-                self.prototypes, self.counts, g[known], labels[known]
-            )
+        P, counts = calibrate_labelled(self.prototypes, self.counts, g[known], labels[known])
         if fresh:
-            novel = self.novel_prototypes(prototypes(g, labels, fresh))
-            self.prototypes = torch.cat([self.prototypes, novel])
-            self.counts = torch.cat([self.counts, labels.bincount()[fresh.start :]])
+            P = torch.cat([P, self.novel_prototypes(prototypes(g, labels, fresh))])
+            counts = torch.cat([counts, labels.bincount()[fresh.start :]])
+        self.prototypes, self.counts = P, counts  # last: whatever fails above, nothing is learnt by half
 
     def novel_prototypes(self, means: Tensor) -> Tensor:
         """Turn the mean features of new classes into their prototypes; here they are."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from scipy.stats import beta
 from torch import Tensor
 
@@ -17,6 +17,7 @@ from fairshot.classifiers.similarity import similarity
 from fairshot.methods.method import Facts, Method, MethodSettings, split_known
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.models.heads import CosineHead, cosine_cross_entropy
+from fairshot.settings import ShareRange
 from fairshot.training.loop import Objective
 
 
@@ -27,7 +28,7 @@ class SSSSettings(MethodSettings):
     intra: bool = True  # vertical flips as a second component of each mixture
     inter: bool = True  # fusions of two classes as surplus mixtures
     fusions_per_image: int = Field(1, ge=1)
-    lam: tuple[float, float] = (0.4, 0.6)  # range of the fusion weight
+    lam: ShareRange = (0.4, 0.6)  # of the fusion weight
     lam_distribution: Literal["uniform", "beta"] = "uniform"  # beta: Beta(20, 20) clamped to the range
     fused_weight: float = Field(1.0, gt=0)  # of fused images in the loss
     scale: float = Field(16.0, gt=0)
@@ -45,13 +46,6 @@ class SSSSettings(MethodSettings):
     alpha_novel: float = Field(0.6, ge=0, le=1)
     threshold: float = Field(0.8, ge=-1, le=1)  # r of eq. 10
     at_most: int = Field(40, ge=1)  # R of eq. 10
-
-    @model_validator(mode="after")
-    def _lam_is_a_range(self) -> SSSSettings:
-        low, high = self.lam
-        if not 0 <= low <= high <= 1:
-            raise ValueError(f"lam: expected two numbers in rising order within [0, 1], got {[low, high]}")
-        return self
 
 
 def surplus_labels(a: Tensor, b: Tensor, classes: int) -> Tensor:
@@ -159,21 +153,16 @@ class SSS(Method[SSSSettings]):
         """Add new classes to h and h~ and to Delta; labelled pictures of known classes calibrate them."""
         known, fresh = split_known(labels, self.seen_classes)
         g, g_tilde = features["g"], features["g_tilde"]
-        if known.any():
-            counts = self.counts
-            self.prototypes, self.counts = calibrate_labelled(
-                self.prototypes, counts, g[known], labels[known]
-            )
-            self.prototypes_tilde, _ = calibrate_labelled(
-                self.prototypes_tilde, counts, g_tilde[known], labels[known]
-            )
+        P, counts = calibrate_labelled(self.prototypes, self.counts, g[known], labels[known])
+        P_tilde, _ = calibrate_labelled(self.prototypes_tilde, self.counts, g_tilde[known], labels[known])
+        delta = self.delta
         if fresh:
             novel_tilde = prototypes(g_tilde, labels, fresh)
-            base_tilde = self.prototypes_tilde[: self.base_classes]
-            self.delta = accumulate(self.delta, base_tilde, novel_tilde)
-            self.prototypes = torch.cat([self.prototypes, prototypes(g, labels, fresh)])
-            self.prototypes_tilde = torch.cat([self.prototypes_tilde, novel_tilde])
-            self.counts = torch.cat([self.counts, labels.bincount()[fresh.start :]])
+            delta = accumulate(delta, P_tilde[: self.base_classes], novel_tilde)
+            P, P_tilde = torch.cat([P, prototypes(g, labels, fresh)]), torch.cat([P_tilde, novel_tilde])
+            counts = torch.cat([counts, labels.bincount()[fresh.start :]])
+        # Assigned together and last: whatever fails above, nothing is learnt by half.
+        self.prototypes, self.prototypes_tilde, self.delta, self.counts = P, P_tilde, delta, counts
 
     def adapt(self, features: Features) -> None:
         """Calibrate h with unlabelled pictures (eq. 9 and 10)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field, ValidationInfo, field_validator
 from torch import Tensor, nn
 
 from fairshot.benchmarks.pictures import Pictures
@@ -13,14 +13,13 @@ from fairshot.models.backbones import build_backbone, feature_width
 from fairshot.models.heads import SR
 from fairshot.models.pixels import DevicePictures, centre_boxes, cut
 from fairshot.progress import SILENT, Reporter
+from fairshot.settings import Positive, Settings
 
 Features = dict[str, Tensor]  # "g": (N, V, d), "g_tilde": (N, V, d~); V views of each picture
 
 
-class ModelSettings(BaseModel):
+class ModelSettings(Settings):
     """The network and the size of its input."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     backbone: str = "resnet18"
     small_stem: bool = True  # 3x3 stride-1 stem without max-pooling (for 32 and 84 pixels)
@@ -28,7 +27,21 @@ class ModelSettings(BaseModel):
     size: int = Field(32, ge=8, le=1024)  # pixels a side of the network's input
     resize: int | None = Field(None, ge=8)  # test view: short side resized to this, then the centre cut out
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)  # of the pixels, a channel each
-    std: tuple[float, ...] = (0.25, 0.25, 0.25)
+    std: tuple[Positive, ...] = (0.25, 0.25, 0.25)
+
+    @field_validator("mean", "std")
+    @classmethod
+    def _one_or_three(cls, values: tuple[float, ...]) -> tuple[float, ...]:
+        if len(values) not in (1, 3):
+            raise ValueError("expected one number (grey) or three (red, green, blue)")
+        return values
+
+    @field_validator("resize")
+    @classmethod
+    def _centre_fits(cls, resize: int | None, info: ValidationInfo) -> int | None:
+        if resize is not None and resize < info.data.get("size", 0):
+            raise ValueError(f"expected at least model.size, {info.data['size']}, which is cut out of it")
+        return resize
 
     @property
     def centre_share(self) -> float:

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from fairshot.benchmarks.stream import StreamSettings
 from fairshot.errors import UserError
 from fairshot.methods import method_named
 from fairshot.methods.method import MethodSettings
 from fairshot.models.embedder import ModelSettings
+from fairshot.settings import Settings
 from fairshot.training.loop import TrainingSettings
 from fairshot.training.views import ViewSettings
 
@@ -27,10 +28,8 @@ class BenchmarkSettings(StreamSettings):
     name: str
 
 
-class _Sections(BaseModel):
+class _Sections(Settings):
     """The sections every recipe has, whatever its method."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     seed: int = Field(0, ge=0)
     benchmark: BenchmarkSettings
@@ -106,13 +105,16 @@ def _packaged() -> list[tuple[Traversable, Traversable]]:
 def _read(source: str) -> str:
     for folder, file in _packaged():
         if source == f"{folder.name}/{file.name[:-5]}":
-            return file.read_text()
+            return file.read_text(encoding="utf-8")
     path = Path(source)
     if not path.is_file():
         raise UserError(
             f"recipe: {source!r} is neither a file nor one of the recipes {', '.join(recipe_names())}"
         )
-    return path.read_text()
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise UserError(f"recipe: {source} cannot be read as text: {problem}") from None
 
 
 def _parse(text: str, source: str) -> dict[str, Any]:
@@ -150,6 +152,8 @@ def _explain(problem: ValidationError, prefix: str) -> str:
         what = error["msg"].removeprefix("Value error, ")
         if error["type"] == "extra_forbidden":
             what = "unknown key"
+        elif error["type"] in ("model_type", "dict_type"):
+            what = f"expected a section of keys and values, got {error['input']!r}"
         elif error["type"] != "missing" and not isinstance(error["input"], dict):
             what += f", got {error['input']!r}"
         lines.append(f"{key.rstrip('.')}: {what}")

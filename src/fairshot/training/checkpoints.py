@@ -39,18 +39,19 @@ class Checkpoints:
         note = {"step": checkpoint.step, "sha256": hashlib.sha256(content).hexdigest(), **checkpoint.note}
         write_atomically(self._tensors(checkpoint.step), content)
         write_atomically(self._note(checkpoint.step), json.dumps(note).encode())
-        for step in self._steps()[:-KEPT]:
-            self._note(step).unlink(missing_ok=True)
-            self._tensors(step).unlink(missing_ok=True)
+        kept = {path for step in self._steps()[-KEPT:] for path in (self._note(step), self._tensors(step))}
+        for path in sorted(self.folder.iterdir()):  # notes go before their tensors; leftovers of a kill too
+            if path not in kept:
+                path.unlink(missing_ok=True)
 
     def read_last(self) -> Checkpoint | None:
         """Read the newest whole checkpoint; a damaged one is named and the one before it used."""
         for step in reversed(self._steps()):
             try:
                 return self._read(step)
-            except (OSError, ValueError, KeyError) as problem:
+            except (OSError, ValueError, KeyError, TypeError) as problem:
                 self.reporter.say(
-                    f"checkpoint {self._tensors(step)} is damaged ({problem}); using an earlier one"
+                    f"checkpoint {self._tensors(step)} is damaged ({problem}); using the one before it"
                 )
         return None
 

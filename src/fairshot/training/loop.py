@@ -11,12 +11,13 @@ from typing import cast
 
 import torch
 from lightning_fabric import Fabric
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor, nn
 
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.models.pixels import DevicePictures
 from fairshot.progress import SILENT, Reporter
+from fairshot.settings import Settings
 from fairshot.training.batches import Batches
 from fairshot.training.checkpoints import Checkpoint, Checkpoints
 from fairshot.training.interruption import watch_for_interruption
@@ -27,10 +28,8 @@ CHECKPOINT_SHARE = 0.03  # of the time may go into checkpoints
 Row = dict[str, float]  # of the training curve: step, epoch, loss, learning_rate, images_per_second
 
 
-class TrainingSettings(BaseModel):
+class TrainingSettings(Settings):
     """How the base session is optimised: SGD with a linear warm-up, then a cosine to zero."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     epochs: int = Field(60, ge=1)
     batch: int = Field(128, ge=2)  # source images a step, over all processes

@@ -9,23 +9,22 @@ from __future__ import annotations
 import math
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from fairshot.models.pixels import DevicePictures, cut
+from fairshot.settings import PositiveRange, Settings
 
 CROP_TRIES = 10  # torchvision draws so many crops before it falls back to the centre
 GREY = (0.2989, 0.587, 0.114)
 NOISE_COLUMNS = 2 * CROP_TRIES + 10  # crops, position (2), flip, rotation, jitter (5), grey
 
 
-class ViewSettings(BaseModel):
+class ViewSettings(Settings):
     """How far a random view may stray from its picture."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    crop_area: tuple[float, float] = (0.2, 1.0)  # share of the picture; above 1 the view reaches beyond it
-    crop_ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    crop_area: PositiveRange = (0.2, 1.0)  # share of the picture; above 1 the view reaches beyond it
+    crop_ratio: PositiveRange = (3 / 4, 4 / 3)
     horizontal_flip: float = Field(0.5, ge=0, le=1)
     rotation: float = Field(0.0, ge=0, le=180)  # degrees to either side
     jitter: float = Field(0.8, ge=0, le=1)  # probability that colours are jittered at all
@@ -34,13 +33,6 @@ class ViewSettings(BaseModel):
     saturation: float = Field(0.4, ge=0, le=1)
     hue: float = Field(0.0, ge=0, le=0.5)
     greyscale: float = Field(0.0, ge=0, le=1)
-
-    @model_validator(mode="after")
-    def _ranges_are_ordered(self) -> ViewSettings:
-        for name, (low, high) in (("crop_area", self.crop_area), ("crop_ratio", self.crop_ratio)):
-            if not 0 < low <= high:
-                raise ValueError(f"{name}: expected two positive numbers in rising order, got {(low, high)}")
-        return self
 
 
 def random_view(pictures: DevicePictures, noise: Tensor, settings: ViewSettings, size: int) -> Tensor:

@@ -1,0 +1,34 @@
+"""Settings: typed values of a recipe, refused as a whole when one of them cannot be used."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, get_args
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+
+class Settings(BaseModel):
+    """A section of a recipe: no unknown key, no number that is none, nothing changed afterwards."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse yes and no where a number is expected; pydantic would read them as 1 and 0."""
+        expected = cls.model_fields[str(info.field_name)].annotation
+        if isinstance(value, bool) and bool not in (expected, *get_args(expected)):
+            raise ValueError("yes or no is not expected here")
+        return value
+
+
+def _in_rising_order(values: tuple[float, float]) -> tuple[float, float]:
+    if not values[0] <= values[1]:
+        raise ValueError("expected two numbers in rising order")
+    return values
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+ShareRange = Annotated[tuple[Share, Share], AfterValidator(_in_rising_order)]
+PositiveRange = Annotated[tuple[Positive, Positive], AfterValidator(_in_rising_order)]
