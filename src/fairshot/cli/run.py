@@ -17,6 +17,7 @@ from fairshot.cli.console import CONSOLE, ConsoleReporter
 from fairshot.evaluation.experiment import Place, run
 from fairshot.evaluation.result import Result
 from fairshot.methods import methods
+from fairshot.progress import SILENT
 from fairshot.recipes import Recipe, load_recipe, recipe_names
 from fairshot.reporting.figures import write_figures
 from fairshot.reporting.tables import side_by_side
@@ -28,6 +29,10 @@ Set = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option(help="Seed of everything random; the recipe's own if not given.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Processes = Annotated[int, typer.Option(min=1, help="Processes that share each batch: GPUs of a machine.")]
+Machines = Annotated[
+    int, typer.Option(min=1, help="Machines that share each batch; start them with torchrun.")
+]
 Out = Annotated[Path | None, typer.Option(help="Folder of the run; runs/<benchmark>-<method>-seed<seed>.")]
 Fresh = Annotated[
     bool, typer.Option("--fresh/--resume", help="Forget what an earlier call left, or go on from it.")
@@ -45,6 +50,8 @@ def run_command(
     set_: Set = [],  # noqa: B006 - typer copies it
     seed: Seed = None,
     device: Device = "auto",
+    processes: Processes = 1,
+    machines: Machines = 1,
     out: Out = None,
     fresh: Fresh = False,
     root: Data = None,
@@ -56,8 +63,10 @@ def run_command(
     """
     chosen = load_recipe(recipe, set_, seed)
     folder = out or Path("runs") / _run_name(chosen)
-    result = _run(chosen, folder, choose_hardware(device), fresh, root, max_minutes)
-    _present([result], folder)
+    fabric = choose_hardware(device, processes, machines)
+    result = _run(chosen, folder, fabric, fresh, root, max_minutes)
+    if result is not None:
+        _present([result], folder)
 
 
 def compare_command(
@@ -81,7 +90,7 @@ def compare_command(
         _run(recipe, out / f"{recipe.method_name}-seed{recipe.seed}", fabric, fresh, root, max_minutes)
         for recipe in recipes
     ]
-    _present(results, out)
+    _present([result for result in results if result is not None], out)
 
 
 def list_command() -> None:
@@ -98,12 +107,14 @@ def list_command() -> None:
 
 def _run(
     recipe: Recipe, out: Path, fabric: Fabric, fresh: bool, root: Path | None, max_minutes: float
-) -> Result:
-    reporter = ConsoleReporter(f"{recipe.method_name} {recipe.benchmark.name}", out / "log.txt")
+) -> Result | None:
+    title = f"{recipe.method_name} {recipe.benchmark.name}"
+    reporter = ConsoleReporter(title, out / "log.txt") if fabric.is_global_zero else SILENT
     command = shlex.join(["fairshot", *sys.argv[1:]])
     place = Place(out, fabric, command, root, fresh, max_minutes, reporter)
     result = run(recipe, place)
-    write_figures([result], out / "figures")
+    if result is not None:
+        write_figures([result], out / "figures")
     return result
 
 

@@ -8,7 +8,7 @@ import math
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,18 +46,22 @@ class Place:
     reporter: Reporter = SILENT
 
 
-def run(recipe: Recipe, place: Place) -> Result:
-    """Run a recipe to its result; a finished run is read, an interrupted one continued."""
+def run(recipe: Recipe, place: Place) -> Result | None:
+    """Run a recipe to its result; a finished run is read, an interrupted one continued.
+
+    Of several processes the first writes and gets the result; the others only train, and get None.
+    """
     stream = load_stream(recipe.benchmark.name, recipe.benchmark, place.data, place.reporter)
     method = build_method(recipe, stream)  # before anything is written: it may refuse its settings
-    with _claimed(recipe, place):
+    with _claimed(recipe, place) if place.fabric.is_global_zero else nullcontext():
+        place.fabric.barrier()  # the folder is in order before anybody reads it
         if (place.out / FILE_NAME).is_file():
             place.reporter.say(f"{place.out} is finished already; --fresh runs it again")
-            return Result.read(place.out)
+            return Result.read(place.out) if place.fabric.is_global_zero else None
         return _run(recipe, stream, method, place)
 
 
-def _run(recipe: Recipe, stream: Stream, method: Method[Any], place: Place) -> Result:
+def _run(recipe: Recipe, stream: Stream, method: Method[Any], place: Place) -> Result | None:
     began = time.monotonic()
     trainer = Trainer(
         fabric=place.fabric,
@@ -71,11 +75,17 @@ def _run(recipe: Recipe, stream: Stream, method: Method[Any], place: Place) -> R
     )
     method.fit_base(stream.base.train, trainer)
     trained = time.monotonic()
+    if not place.fabric.is_global_zero:
+        return None
     write_atomically(place.out / "model.safetensors", save(_plain(method.tensors())))
     write_atomically(place.out / "training.csv", _as_csv(trainer.history))
     outcome = run_sessions(method, stream, place.reporter)
     result = _result(recipe, stream, place, method, outcome)
-    result.seconds = {"base session": trained - began, "sessions": time.monotonic() - trained}
+    result.seconds = {
+        "compilation": trainer.compile_seconds,
+        "base session": trained - began - trainer.compile_seconds,
+        "sessions": time.monotonic() - trained,
+    }
     _write_features(outcome, method.base_classes, place.out)
     result.write(place.out)
     return result

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import platform
+from typing import Any, cast
 
 import torch
 from lightning_fabric import Fabric
+from torch import Tensor, nn
 
 from fairshot.errors import UserError
 
 
-def choose_hardware(device: str = "auto", processes: int = 1) -> Fabric:
+def choose_hardware(device: str = "auto", processes: int = 1, machines: int = 1) -> Fabric:
     """Return a Fabric for a device: bf16 on a GPU, float32 on a CPU (bf16 there is slow or unsupported)."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -19,12 +21,19 @@ def choose_hardware(device: str = "auto", processes: int = 1) -> Fabric:
         raise UserError(f"device: {device!r} was given; expected auto, cpu or cuda")
     if device == "cuda" and not torch.cuda.is_available():
         raise UserError("device: cuda was asked for, but torch finds no GPU here; use --device cpu")
-    return Fabric(
+    if device == "cuda" and processes > torch.cuda.device_count():
+        raise UserError(
+            f"processes: {processes} asked for, but there are {torch.cuda.device_count()} GPUs here"
+        )
+    fabric = Fabric(
         accelerator=device,
         devices=processes,
-        strategy="ddp" if processes > 1 else "auto",
+        num_nodes=machines,
+        strategy="ddp" if processes * machines > 1 else "auto",
         precision="bf16-mixed" if device == "cuda" else "32-true",
     )
+    fabric.launch()
+    return fabric
 
 
 def describe_device(fabric: Fabric) -> str:
@@ -33,3 +42,74 @@ def describe_device(fabric: Fabric) -> str:
         return torch.cuda.get_device_name(fabric.device)
     name = platform.processor() or platform.machine()
     return f"{name} CPU, {os.cpu_count()} cores, {torch.get_num_threads()} threads"
+
+
+def synchronise(fabric: Fabric) -> None:
+    """Wait until the device has done what it was given."""
+    if fabric.device.type == "cuda":
+        torch.cuda.synchronize(fabric.device)
+
+
+def share_batch_norms(module: nn.Module, fabric: Fabric) -> None:
+    """Make batch norms see the global batch when several processes share it; in place."""
+    if fabric.world_size > 1:
+        for name, child in module.named_modules():
+            if type(child) in (nn.BatchNorm1d, nn.BatchNorm2d):
+                child.__class__ = SharedBatchNorm  # the same weights and running means, another forward
+            elif isinstance(child, nn.modules.batchnorm._BatchNorm):
+                raise UserError(f"processes: the batch norm {name} ({type(child).__name__}) cannot be shared")
+
+
+class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
+    """Batch norm over the batches of all processes (torch's own needs a GPU)."""
+
+    def _check_input_dim(self, images: Tensor) -> None:
+        del images
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Normalise by mean and variance of the global batch while training."""
+        if not self.training:
+            return super().forward(images)
+        over = [0, *range(2, images.dim())]
+        shape = [1, -1, *[1] * (images.dim() - 2)]
+        count = images.numel() // images.shape[1] * torch.distributed.get_world_size()
+        mean = _over_processes(images.to(self.weight.dtype).sum(over)) / count
+        centred = images - mean.view(shape)
+        variance = _over_processes(centred.to(self.weight.dtype).square().sum(over)) / count
+        self._move_running(mean.detach(), variance.detach() * count / (count - 1))
+        normal = centred * (variance + self.eps).rsqrt().view(shape)
+        scaled: Tensor = normal * self.weight.view(shape) + self.bias.view(shape)
+        return scaled.to(images.dtype)
+
+    def _move_running(self, mean: Tensor, variance: Tensor) -> None:
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        assert self.num_batches_tracked is not None
+        assert self.momentum is not None
+        self.num_batches_tracked += 1
+        self.running_mean.lerp_(mean, self.momentum)
+        self.running_var.lerp_(variance, self.momentum)
+
+
+class _SumOverProcesses(torch.autograd.Function):
+    """A sum over the processes whose gradient is summed over them too."""
+
+    @staticmethod
+    def forward(context: Any, values: Tensor) -> Tensor:
+        """Add up what every process holds."""
+        del context
+        total = values.clone()
+        torch.distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> Tensor:
+        """Add up the gradients: every process used the sum."""
+        del context
+        total = gradient.clone()
+        torch.distributed.all_reduce(total)
+        return total
+
+
+def _over_processes(values: Tensor) -> Tensor:
+    return cast(Tensor, _SumOverProcesses.apply(values))

@@ -20,10 +20,12 @@ from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Settings
 from fairshot.training.batches import Batches
 from fairshot.training.checkpoints import Checkpoint, Checkpoints
+from fairshot.training.hardware import share_batch_norms, synchronise
 from fairshot.training.interruption import watch_for_interruption
 from fairshot.training.views import NOISE_COLUMNS, ViewSettings, random_view
 
 CHECKPOINT_SHARE = 0.03  # of the time may go into checkpoints
+STEPS_BETWEEN_AGREEMENTS = 8  # how often several processes ask each other whether to stop
 
 Row = dict[str, float]  # of the training curve: step, epoch, loss, learning_rate, images_per_second
 
@@ -39,6 +41,8 @@ class TrainingSettings(Settings):
     nesterov: bool = True
     weight_decay: float = Field(5e-4, ge=0)
     average_decay: float | None = Field(None, gt=0, lt=1)  # of an exponential average of the weights
+    low_size: int | None = Field(None, ge=8)  # pixels a side of the views in the first epochs
+    low_share: float = Field(0.5, ge=0, le=1)  # of the epochs have views of `low_size`
 
 
 class Objective(nn.Module):
@@ -78,6 +82,7 @@ class Trainer:
     reporter: Reporter = SILENT
     deadline: float = math.inf  # in seconds of time.monotonic()
     history: list[Row] = field(default_factory=list)
+    compile_seconds: float = 0.0
 
     def train(self, objective: Objective, data: LabelledPictures, phase: str = "base") -> None:
         """Train an objective on the base session; go on from its last checkpoint if there is one."""
@@ -100,7 +105,7 @@ class Trainer:
             while run.step < total:
                 run.take_step(total)
                 advance(1, run.note)
-                if interrupted() or time.monotonic() > self.deadline:
+                if self._must_stop(interrupted() or time.monotonic() > self.deadline, run.step):
                     run.write_checkpoint()
                     raise TrainingStopped(f"stopped after {run.step} of {total} steps")
                 if run.checkpoint_is_due(total):
@@ -108,21 +113,33 @@ class Trainer:
         self.history = run.history
         run.adopt_average()
 
+    def _must_stop(self, asked: bool, step: int) -> bool:
+        """Several processes stop after the same step or not at all."""
+        if self.fabric.world_size == 1:
+            return asked
+        if step % STEPS_BETWEEN_AGREEMENTS:
+            return False
+        flag = torch.tensor(float(asked), device=self.fabric.device)
+        return bool(cast(Tensor, self.fabric.all_reduce(flag, reduce_op="sum")) > 0)
+
 
 class _Step(nn.Module):
     """Random views, then the objective: the part of a step that is compiled on a GPU."""
 
-    def __init__(self, objective: Objective, views: ViewSettings, size: int) -> None:
+    def __init__(self, objective: Objective, views: ViewSettings, channels: int) -> None:
         super().__init__()
         self.objective = objective
         self.views = views
-        self.size = size
+        self.channels = channels
 
-    def forward(self, pictures: DevicePictures, labels: Tensor, noise: Tensor) -> Tensor:
+    def forward(
+        self, buffer: Tensor, offsets: Tensor, sizes: Tensor, labels: Tensor, noise: Tensor, size: int
+    ) -> Tensor:
+        pictures = DevicePictures(buffer, offsets, sizes, self.channels)
         views = []
         for index in range(self.objective.views):
             columns = noise[:, index * NOISE_COLUMNS : (index + 1) * NOISE_COLUMNS]
-            view = random_view(pictures, columns, self.views, self.size)
+            view = random_view(pictures, columns, self.views, size)
             views.append(view.contiguous(memory_format=torch.channels_last))
         rest = noise[:, self.objective.views * NOISE_COLUMNS :]
         return cast(Tensor, self.objective(views, labels, rest))
@@ -134,23 +151,26 @@ class _Run:
     def __init__(self, trainer: Trainer, objective: Objective, batches: Batches, phase: str) -> None:
         self.trainer, self.objective, self.batches = trainer, objective, batches
         fabric, settings = trainer.fabric, trainer.settings
+        share_batch_norms(objective, fabric)
         objective.to(fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        step: nn.Module = _Step(objective, trainer.views, trainer.size)
-        if fabric.device.type == "cuda":
-            step = cast(nn.Module, torch.compile(step))
         self.sgd = torch.optim.SGD(
             [weight for weight in objective.parameters() if weight.requires_grad],
             lr=settings.learning_rate,
             momentum=settings.momentum,
             nesterov=settings.nesterov,
             weight_decay=settings.weight_decay,
+            fused=True,
         )
-        self.module, self.optimiser = fabric.setup(step, self.sgd)
-        self.average = _copy_of_floats(objective) if settings.average_decay else {}
+        step = _Step(objective, trainer.views, batches.channels)
+        self.module, self.optimiser = fabric.setup(_compiled(step, fabric), self.sgd)
+        self.floats = {k: v for k, v in objective.state_dict().items() if v.is_floating_point()}
+        self.average = {k: v.clone() for k, v in self.floats.items()} if settings.average_decay else {}
         self.step = 0
         self.history: list[Row] = []
         self.note = ""
-        self.losses: list[Tensor] = []
+        self.loss_sum = torch.zeros((), device=fabric.device)
+        self.steps_summed = 0
+        self.sizes_compiled: set[int] = set()
         self.epoch_began = self.checkpoint_ended = time.monotonic()
         self.checkpoint_took = 0.1
         self.checkpoints = (
@@ -164,16 +184,24 @@ class _Run:
         rate = _learning_rate(self.step, total, self.batches.steps_per_epoch, settings)
         for group in self.sgd.param_groups:
             group["lr"] = rate
+        size = self.trainer.size
+        if settings.low_size and self.step < settings.low_share * total:
+            size = settings.low_size
+        began = time.monotonic()
         self.objective.train()
-        loss = self.module(*self.batches[self.step])
         self.optimiser.zero_grad()
+        pictures, labels, noise = self.batches[self.step]
+        loss = self.module(pictures.buffer, pictures.offsets, pictures.sizes, labels, noise, size)
         self.trainer.fabric.backward(loss)
         self.optimiser.step()
         self.objective.after_step()
         if settings.average_decay:
-            _move_average(self.average, self.objective, settings.average_decay)
+            self._move_average(settings.average_decay)
+        self.loss_sum += loss.detach()
+        self.steps_summed += 1
         self.step += 1
-        self.losses.append(loss.detach())
+        if size not in self.sizes_compiled:
+            self._note_compilation(size, began)
         if self.step % self.batches.steps_per_epoch == 0:
             self._close_epoch(rate)
 
@@ -187,21 +215,35 @@ class _Run:
         if self.checkpoints is None or self.trainer.fabric.global_rank != 0:
             return
         began = time.monotonic()
-        note = {"history": self.history, "losses": [float(loss) for loss in self.losses]}
+        note = {"history": self.history, "loss_sum": float(self.loss_sum), "steps_summed": self.steps_summed}
         self.checkpoints.write(Checkpoint(self.step, self._tensors(), note))
         self.checkpoint_ended = time.monotonic()
         self.checkpoint_took = self.checkpoint_ended - began
 
+    @torch.no_grad()
     def adopt_average(self) -> None:
         """Put the averaged weights in place of the last ones."""
-        state = self.objective.state_dict()
         for name, value in self.average.items():
-            state[name].copy_(value)
+            self.floats[name].copy_(value)
+
+    @torch.no_grad()
+    def _move_average(self, decay: float) -> None:
+        # A young average forgets faster, else the random start would stay in it.
+        decay = min(decay, (1 + self.step) / (10 + self.step))
+        torch._foreach_lerp_(list(self.average.values()), list(self.floats.values()), 1 - decay)
+
+    def _note_compilation(self, size: int, began: float) -> None:
+        """The first step at a size compiles the network; its time is counted apart."""
+        self.sizes_compiled.add(size)
+        if self.trainer.fabric.device.type == "cuda":
+            synchronise(self.trainer.fabric)
+            self.trainer.compile_seconds += time.monotonic() - began
 
     def _close_epoch(self, rate: float) -> None:
-        loss = float(torch.stack(self.losses).mean())  # the only place of an epoch that waits for the device
+        mean = cast(Tensor, self.trainer.fabric.all_reduce(self.loss_sum))  # over the processes
+        loss = float(mean) / self.steps_summed  # the only place of an epoch that waits for the device
         now = time.monotonic()
-        images = self.batches.batch * len(self.losses) / max(now - self.epoch_began, 1e-9)
+        images = self.batches.batch * self.steps_summed / max(now - self.epoch_began, 1e-9)
         epoch = self.step // self.batches.steps_per_epoch
         self.history.append(
             {
@@ -213,7 +255,8 @@ class _Run:
             }
         )
         self.note = f"epoch {epoch}  loss {loss:.3f}  {images:,.0f} images/s"
-        self.losses, self.epoch_began = [], now
+        self.loss_sum.zero_()
+        self.steps_summed, self.epoch_began = 0, now
 
     def _tensors(self) -> dict[str, Tensor]:
         tensors = {f"weights.{name}": value for name, value in self.objective.state_dict().items()}
@@ -233,14 +276,23 @@ class _Run:
             kind, name = key.split(".", 1)
             parts[kind][name] = value.to(device)
         self.objective.load_state_dict(parts["weights"])
-        self.average = parts["average"]
+        self.average = {name: parts["average"][name] for name in self.average}
         for name, weight in self.objective.named_parameters():
             if name in parts["momentum"]:
                 self.sgd.state[weight]["momentum_buffer"] = parts["momentum"][name]
         self.step = checkpoint.step
         self.history = checkpoint.note["history"]
-        self.losses = [torch.tensor(loss, device=device) for loss in checkpoint.note["losses"]]
+        self.loss_sum += checkpoint.note["loss_sum"]
+        self.steps_summed = checkpoint.note["steps_summed"]
         self.trainer.reporter.say(f"going on from step {self.step}")
+
+
+def _compiled(step: nn.Module, fabric: Fabric) -> nn.Module:
+    """Compile for a GPU, with CUDA graphs where one process has the device to itself."""
+    if fabric.device.type != "cuda":
+        return step
+    mode = "reduce-overhead" if fabric.world_size == 1 else "default"
+    return cast(nn.Module, torch.compile(step, mode=mode, dynamic=False))
 
 
 def _learning_rate(step: int, total: int, steps_per_epoch: int, settings: TrainingSettings) -> float:
@@ -248,13 +300,3 @@ def _learning_rate(step: int, total: int, steps_per_epoch: int, settings: Traini
     if step < warmup:
         return settings.learning_rate * (step + 1) / warmup
     return settings.learning_rate * (1 + math.cos(math.pi * (step - warmup) / (total - warmup))) / 2
-
-
-def _copy_of_floats(module: nn.Module) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in module.state_dict().items() if value.is_floating_point()}
-
-
-@torch.no_grad()
-def _move_average(average: dict[str, Tensor], module: nn.Module, decay: float) -> None:
-    state = module.state_dict()
-    torch._foreach_lerp_(list(average.values()), [state[name] for name in average], 1 - decay)

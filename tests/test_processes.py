@@ -1,0 +1,55 @@
+"""Several processes that share each batch train the same network as one."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import json, sys
+import torch
+from lightning_fabric import Fabric
+from fairshot.benchmarks import load_stream
+from fairshot.evaluation.experiment import build_method
+from fairshot.recipes import load_recipe
+from fairshot.training.loop import Trainer
+
+torch.set_default_dtype(torch.float64)  # differences of rounding stay small, any other would show
+processes = int(sys.argv[1])
+fabric = Fabric(accelerator="cpu", devices=processes, precision="64-true",
+                strategy="ddp" if processes > 1 else "auto")
+fabric.launch()
+settings = ["benchmark.base_classes=4", "benchmark.sessions=1", "method.sr_width=16",
+            "method.fusions_per_image=2", "training.batch=30", "training.epochs=1"]
+recipe = load_recipe("doodles/sss", settings)
+stream = load_stream("doodles", recipe.benchmark)
+objective = build_method(recipe, stream).objective().double()
+trainer = Trainer(fabric, recipe.training, recipe.views, 12, recipe.seed)
+trainer.train(objective, stream.base.train)
+if fabric.is_global_zero:
+    weights = {name: value.double().abs().sum().item() for name, value in objective.state_dict().items()}
+    print("RESULT" + json.dumps({"loss": trainer.history[-1]["loss"], **weights}))
+"""
+
+
+def train(processes: int, tmp_path) -> dict[str, float]:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, str(script), str(processes)],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    line = next(line for line in done.stdout.splitlines() if line.startswith("RESULT"))
+    return json.loads(line.removeprefix("RESULT"))
+
+
+def test_two_processes_train_the_same_network_as_one(tmp_path):
+    alone, shared = train(1, tmp_path), train(2, tmp_path)
+    assert alone.keys() == shared.keys()
+    for name, value in alone.items():
+        assert shared[name] == pytest.approx(value, rel=1e-9, abs=1e-9), name
