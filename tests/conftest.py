@@ -1,9 +1,17 @@
 """Real data for tests, where there is some."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory, monkeypatch):
+    """Keep the pictures that tests decode away from those of the user."""
+    monkeypatch.setenv("FAIRSHOT_CACHE", str(tmp_path_factory.getbasetemp() / "pictures"))
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +24,12 @@ def shared_data() -> Path:
         if folder.is_dir():
             return folder
     pytest.skip("no real data: set FAIRSHOT_TEST_DATA, or put it in shared/data beside the checkout")
+
+
+@pytest.fixture(scope="session")
+def cifar100_folder(shared_data, tmp_path_factory) -> Path:
+    """Rebuild the python version of CIFAR-100 once."""
+    folder = tmp_path_factory.mktemp("cifar")
+    script = shared_data / "unpack_cifar100.py"
+    subprocess.run([sys.executable, script, folder], check=True, capture_output=True)
+    return folder

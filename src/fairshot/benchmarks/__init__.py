@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-from fairshot.benchmarks import doodles
-from fairshot.benchmarks.stream import Benchmark, Stream, StreamSettings, build_stream
+from fairshot.benchmarks import cifar100, cub200, doodles, mini_imagenet
+from fairshot.benchmarks.dataset import Dataset, data_folder
+from fairshot.benchmarks.stream import Stream, StreamSettings, build_stream
 from fairshot.errors import UserError
 from fairshot.progress import SILENT, Reporter
 
-_LOADERS: dict[str, Callable[[Path | None, Reporter], Benchmark]] = {
-    "doodles": doodles.load,
+DATASETS: dict[str, Dataset] = {
+    module.DATASET.name: module.DATASET for module in (doodles, cifar100, mini_imagenet, cub200)
 }
 
 
 def names() -> tuple[str, ...]:
     """Return the names of the benchmarks."""
-    return tuple(_LOADERS)
+    return tuple(DATASETS)
+
+
+def dataset(name: str) -> Dataset:
+    """Return a benchmark by its name."""
+    if name not in DATASETS:
+        raise UserError(f"benchmark.name: there is no benchmark {name!r}; there are: {', '.join(names())}")
+    return DATASETS[name]
 
 
 def load_stream(
     name: str, settings: StreamSettings, root: Path | None = None, reporter: Reporter = SILENT
 ) -> Stream:
     """Load a benchmark, looking for its data under `root`, and cut it into sessions."""
-    if name not in _LOADERS:
-        raise UserError(f"benchmark.name: there is no benchmark {name!r}; there are: {', '.join(names())}")
-    return build_stream(_LOADERS[name](root, reporter), settings)
+    return build_stream(dataset(name).load(data_folder(root), reporter), settings)

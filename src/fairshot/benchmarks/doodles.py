@@ -7,20 +7,21 @@ from pathlib import Path
 
 import numpy as np
 
+from fairshot.benchmarks.dataset import Dataset
 from fairshot.benchmarks.pictures import Bytes, Ints, Pictures
 from fairshot.benchmarks.stream import Benchmark, LabelledPictures, Protocol
 from fairshot.progress import SILENT, Reporter
 
 TRAIN_DRAWINGS = 75  # of the 100 a class; the others are for testing
 SIDE = 28
+EMBEDDED = Path(str(resources.files("fairshot.benchmarks") / "data"))
 PROTOCOL = Protocol(base_classes=30, way=5, shots=5, sessions=8)
 
 
-def load(root: Path | None = None, reporter: Reporter = SILENT) -> Benchmark:
-    """Load the embedded drawings; nothing is looked for under `root`."""
+def load(root: Path = EMBEDDED, reporter: Reporter = SILENT) -> Benchmark:
+    """Load the embedded drawings, whatever the data folder."""
     del root, reporter
-    source = resources.files("fairshot.benchmarks") / "data" / "doodles.npz"
-    with source.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+    with np.load(EMBEDDED / "doodles.npz", allow_pickle=False) as stored:
         pixels = unpack_levels(stored["pixels"])
         names = tuple(str(name) for name in stored["classes"])
     return Benchmark(
@@ -49,3 +50,13 @@ def _labelled(drawings: Bytes) -> LabelledPictures:
 
 def _first_drawings(label: int) -> Ints:
     return label * TRAIN_DRAWINGS + np.arange(PROTOCOL.shots, dtype=np.int64)
+
+
+DATASET = Dataset(
+    name="doodles",
+    title="Doodles (Quick, Draw!)",
+    load=load,
+    find=lambda _: EMBEDDED,
+    get=None,
+    advice="It comes with the package.",
+)

@@ -27,7 +27,7 @@ def read_image(path: str | os.PathLike[str], channels: int = 3) -> Bytes:
     pixels, is a `UserError` that names it.
     """
     try:
-        with Image.open(path, formats=_formats()) as image:
+        with Image.open(path, formats=image_formats()) as image:
             if image.width * image.height > PIXEL_LIMIT:
                 raise UserError(_too_large(path, f"{image.width} x {image.height} pixels"))
             upright = ImageOps.exif_transpose(image)
@@ -40,7 +40,9 @@ def read_image(path: str | os.PathLike[str], channels: int = 3) -> Bytes:
         raise UserError(_too_large(path, str(problem))) from None
     except Exception as problem:  # a hostile file makes decoders fail in any way at all
         known = (
-            "" if Path(path).suffix.lower() not in {".heic", ".heif"} or "HEIF" in _formats() else _NO_HEIC
+            ""
+            if Path(path).suffix.lower() not in {".heic", ".heif"} or "HEIF" in image_formats()
+            else _NO_HEIC
         )
         raise UserError(f"{path}: this file cannot be read as an image ({problem}){known}") from problem
 
@@ -53,11 +55,11 @@ def _too_large(path: str | os.PathLike[str], given: str) -> str:
 
 
 @cache
-def _formats() -> tuple[str, ...]:
+def image_formats() -> tuple[str, ...]:
     """Return the formats that are tried: few, because every decoder is a door."""
     formats = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
     try:
-        import pillow_heif  # type: ignore[import-not-found, import-untyped, unused-ignore]
+        import pillow_heif
     except ImportError:
         return formats
     pillow_heif.register_heif_opener()

@@ -115,12 +115,13 @@ class StreamSettings(Settings):
 
 def build_stream(benchmark: Benchmark, settings: StreamSettings) -> Stream:
     """Cut a benchmark into its sessions."""
-    protocol = _resolve(benchmark, settings)
+    classes = len(benchmark.class_names)
+    protocol = resolve_protocol(benchmark.name, classes, benchmark.protocol, settings)
     order = _class_order(benchmark, settings.class_order_seed)
     used = order[: protocol.base_classes + protocol.way * protocol.sessions]
     incremental = used[protocol.base_classes :].reshape(protocol.sessions, protocol.way)
-    train = _by_class(benchmark.train.labels, len(order))
-    test = _by_class(benchmark.test.labels, len(order))
+    train = _by_class(benchmark.train.labels, classes)
+    test = _by_class(benchmark.test.labels, classes)
     chosen = {int(label): train[label] for label in used[: protocol.base_classes]}
     for label in incremental.flat:
         chosen[int(label)] = _shots(benchmark, train[label], int(label), protocol.shots, settings.shot_seed)
@@ -140,23 +141,21 @@ def build_stream(benchmark: Benchmark, settings: StreamSettings) -> Stream:
     return Stream(benchmark.name, tuple(benchmark.class_names[label] for label in used), tuple(sessions))
 
 
-def _resolve(benchmark: Benchmark, settings: StreamSettings) -> Protocol:
-    """Fill in the benchmark's own values and refuse what its classes do not allow."""
-    own = benchmark.protocol
-    total = len(benchmark.class_names)
+def resolve_protocol(name: str, classes: int, own: Protocol, settings: StreamSettings) -> Protocol:
+    """Fill in a benchmark's own values and refuse what its classes do not allow."""
     base = own.base_classes if settings.base_classes is None else settings.base_classes
     way = own.way if settings.way is None else settings.way
-    left = total - base
+    left = classes - base
     if left < 0:
         raise UserError(
-            f"benchmark.base_classes: {base} were asked for, but {benchmark.name} has {total} classes in all"
+            f"benchmark.base_classes: {base} were asked for, but {name} has {classes} classes in all"
         )
     sessions = min(own.sessions, max(left // way, 1)) if settings.sessions is None else settings.sessions
     if way * sessions > left:
         key, given = ("sessions", sessions) if way <= left else ("way", way)
         raise UserError(
             f"benchmark.{key}: {given} does not fit: {sessions} sessions of {way} classes need "
-            f"{way * sessions} classes; {benchmark.name} has {total}, of which {base} are base classes"
+            f"{way * sessions} classes; {name} has {classes}, of which {base} are base classes"
         )
     return Protocol(base, way, own.shots if settings.shots is None else settings.shots, sessions)
 

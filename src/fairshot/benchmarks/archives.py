@@ -1,0 +1,150 @@
+"""Archives of datasets, unpacked once and without trust in what they contain."""
+
+from __future__ import annotations
+
+import lzma
+import shutil
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from filelock import FileLock
+
+from fairshot.errors import UserError
+from fairshot.progress import SILENT, Reporter
+
+SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".zip")
+BYTES_LIMIT = 16 * 2**30  # of all files of an archive together
+FILES_LIMIT = 500_000
+_STAMP = ".unpacked-from"
+_UNREADABLE = (
+    OSError,
+    EOFError,
+    RuntimeError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    lzma.LZMAError,
+    zlib.error,
+)
+
+
+def stem(archive: Path) -> str:
+    """Return the name of an archive without the suffix that says its kind."""
+    suffix = next((suffix for suffix in SUFFIXES if archive.name.lower().endswith(suffix)), "")
+    return archive.name[: len(archive.name) - len(suffix)]
+
+
+def unpack_folder(archive: Path) -> Path:
+    """Return the folder an archive is unpacked into: beside it, by its name."""
+    return archive.with_name(f"{stem(archive)}.unpacked")
+
+
+def unpack(archive: Path, reporter: Reporter = SILENT, bytes_limit: int = BYTES_LIMIT) -> Path:
+    """Unpack an archive beside itself, whole or not at all, unless it is already; return the folder.
+
+    Refused are members outside the folder, links, devices, and more than the limits allow: nothing of such
+    an archive stays on disk.
+    """
+    folder = unpack_folder(archive)
+    partial = archive.with_name(f".{folder.name}.partial")
+    try:
+        stamp = f"{archive.stat().st_size} {archive.stat().st_mtime_ns}"
+        with FileLock(archive.with_name(f".{archive.name}.lock")):  # makes the partial folder ours
+            if (folder / _STAMP).is_file() and (folder / _STAMP).read_text() == stamp:
+                return folder
+            shutil.rmtree(partial, ignore_errors=True)
+            try:
+                _unpack_into(partial, archive, reporter, bytes_limit)
+                (partial / _STAMP).write_text(stamp)
+                shutil.rmtree(folder, ignore_errors=True)
+                partial.rename(folder)
+            finally:
+                shutil.rmtree(partial, ignore_errors=True)
+    except _UNREADABLE as problem:
+        raise UserError(f"{archive} cannot be unpacked: {problem}") from problem
+    return folder
+
+
+def _unpack_into(target: Path, archive: Path, reporter: Reporter, bytes_limit: int) -> None:
+    written = files = 0
+    folders: set[Path] = set()
+    target.mkdir(parents=True)
+    with (
+        _members(archive) as members,
+        reporter.track(f"unpacking {archive.name}", archive.stat().st_size) as advance,
+    ):
+        for name, source, position in members:
+            path = target / _inside(archive, name)
+            files += 1
+            _within_limits(archive, written, files, bytes_limit)
+            if path.parent not in folders:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                folders.add(path.parent)
+            with path.open("xb") as file:
+                while block := source.read(2**20):
+                    written += len(block)
+                    _within_limits(archive, written, files, bytes_limit)
+                    file.write(block)
+            advance(position)
+
+
+def _within_limits(archive: Path, written: int, files: int, bytes_limit: int) -> None:
+    if written > bytes_limit or files > FILES_LIMIT:
+        raise UserError(
+            f"{archive} is refused: it unpacks to more than {bytes_limit:,} bytes or {FILES_LIMIT:,} files"
+        )
+
+
+def _inside(archive: Path, name: str) -> PurePosixPath:
+    """Return a member's path if it stays inside the folder, whatever the platform."""
+    path = PurePosixPath(name.replace("\\", "/"))
+    outside = path.is_absolute() or ".." in path.parts or not path.parts
+    if outside or ":" in path.parts[0] or "\0" in name:
+        raise UserError(
+            f"{archive} is refused: its member {name!r} lies outside the folder it is unpacked into"
+        )
+    return path
+
+
+Members = Iterator[tuple[str, IO[bytes], int]]  # name, content, bytes of the archive passed since the last
+
+
+@contextmanager
+def _members(archive: Path) -> Iterator[Members]:
+    """Open an archive and go through its files."""
+    if archive.name.lower().endswith(".zip"):
+        with zipfile.ZipFile(archive) as opened:
+            yield _zip_members(archive, opened)
+    else:
+        with archive.open("rb") as raw, tarfile.open(fileobj=raw, mode="r:*") as tar:
+            yield _tar_members(archive, tar, raw)
+
+
+def _zip_members(archive: Path, opened: zipfile.ZipFile) -> Members:
+    for member in opened.infolist():
+        if member.is_dir():
+            continue
+        if (member.external_attr >> 16) & 0o170000 == 0o120000:
+            raise _not_a_file(archive, member.filename)
+        with opened.open(member) as content:
+            yield member.filename, content, member.compress_size
+
+
+def _tar_members(archive: Path, tar: tarfile.TarFile, raw: IO[bytes]) -> Members:
+    passed = 0
+    for member in tar:
+        if member.isdir():
+            continue
+        content = tar.extractfile(member) if member.isreg() else None
+        if content is None:
+            raise _not_a_file(archive, member.name)
+        yield member.name, content, raw.tell() - passed
+        passed = raw.tell()
+
+
+def _not_a_file(archive: Path, name: str) -> UserError:
+    return UserError(f"{archive} is refused: its member {name!r} is a link or a device, not a file")

@@ -1,0 +1,78 @@
+"""Downloads that go on where they stopped and are checked before they count."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from filelock import FileLock
+
+from fairshot.errors import UserError
+from fairshot.progress import SILENT, Reporter
+
+BLOCK = 2**20
+TIMEOUT = 60  # seconds without a byte
+
+
+def download(url: str, target: Path, md5: str, reporter: Reporter = SILENT) -> None:
+    """Download a file unless it is there; what an earlier attempt left in `.part` is kept and continued."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f"{target.name}.part")
+    with FileLock(target.with_name(f".{target.name}.lock")):
+        if target.exists():
+            if _md5(target) == md5:
+                return
+            raise UserError(
+                f"{target} is not the file of {url}: its md5 is not {md5}; move it away and try again"
+            )
+        continued = part.exists()
+        _fetch(url, part, reporter)
+        if _md5(part) != md5 and continued:  # the beginning may have come from another version of the file
+            part.unlink()
+            _fetch(url, part, reporter)
+        if _md5(part) != md5:
+            part.unlink()
+            raise UserError(f"{url} is not the file expected: its md5 is not {md5}; nothing was kept")
+        os.replace(part, target)
+
+
+def _fetch(url: str, part: Path, reporter: Reporter) -> None:
+    """Append to a part what is missing of it."""
+    done = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+            if answer.status != 206:  # the server sends the whole file, not the rest
+                done = 0
+            total = done + int(answer.headers.get("Content-Length") or 0)
+            _append(answer, part, done, total, reporter)
+    except urllib.error.HTTPError as problem:
+        if problem.code != 416:  # 416: nothing is missing
+            raise UserError(f"{url} could not be downloaded: {problem}") from problem
+    except (OSError, http.client.HTTPException) as problem:
+        raise UserError(
+            f"{url} could not be downloaded: {problem}; the same command goes on where this one stopped"
+        ) from problem
+
+
+def _append(answer: http.client.HTTPResponse, part: Path, done: int, total: int, reporter: Reporter) -> None:
+    received = done
+    with (
+        part.open("ab" if done else "wb") as file,
+        reporter.track(f"downloading {part.stem}", total, done) as advance,
+    ):
+        while block := answer.read(BLOCK):
+            file.write(block)
+            received += len(block)
+            advance(len(block))
+    if received < total:
+        raise OSError(f"the connection ended after {received:,} of {total:,} bytes")
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

@@ -1,0 +1,74 @@
+"""`fairshot data`: what the benchmarks need, where it is, and how it comes there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from fairshot import benchmarks
+from fairshot.benchmarks.dataset import cache_folder, data_folder
+from fairshot.benchmarks.stream import StreamSettings, build_stream
+from fairshot.cli.console import CONSOLE, ConsoleReporter
+from fairshot.errors import UserError
+
+app = typer.Typer(
+    help="Benchmarks: which there are, where their data is, and how to get it.", no_args_is_help=True
+)
+
+Name = Annotated[str, typer.Argument(help="A benchmark, as `fairshot data list` names it.")]
+Root = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the data; otherwise FAIRSHOT_DATA, or the platform's cache folder."),
+]
+
+
+@app.command("list")
+def list_command(root: Root = None) -> None:
+    """Show each benchmark, where its data was found, or how to get it."""
+    folder = data_folder(root)
+    table = Table(
+        "benchmark", "data", "where it is, or how to get it", title=f"Data is looked for in {folder}"
+    )
+    for dataset in benchmarks.DATASETS.values():
+        found = dataset.find(folder)
+        state = ("found", str(found)) if found else ("missing", dataset.advice)
+        table.add_row(f"{dataset.name}\n{dataset.title}", *state, end_section=True)
+    CONSOLE.print(table, markup=False)
+    CONSOLE.print(f"Decoded pictures are kept in {cache_folder()}", markup=False, highlight=False)
+
+
+@app.command("get")
+def get_command(name: Name, root: Root = None) -> None:
+    """Download a benchmark where it has a public source, going on where an earlier download stopped."""
+    dataset, folder = benchmarks.dataset(name), data_folder(root)
+    found = dataset.find(folder)
+    if found is None:
+        if dataset.get is None:
+            raise UserError(f"{dataset.title} cannot be downloaded: {dataset.missing(folder)}")
+        dataset.get(folder, ConsoleReporter())
+    check_command(name, root)
+
+
+@app.command("check")
+def check_command(name: Name, root: Root = None) -> None:
+    """Read a benchmark as a run would: each image is decoded once, each count compared with the protocol."""
+    dataset, folder = benchmarks.dataset(name), data_folder(root)
+    stream = build_stream(dataset.load(folder, ConsoleReporter()), StreamSettings())
+    table = Table(
+        "session", "classes", "training images", "a class", "test images so far", title=dataset.title
+    )
+    for number, session in enumerate(stream.sessions):
+        each = np.bincount(session.train.labels)[list(session.classes)]
+        table.add_row(
+            "base" if number == 0 else str(number),
+            str(len(session.classes)),
+            str(len(session.train)),
+            f"{each.min()}" if each.min() == each.max() else f"{each.min()} to {each.max()}",
+            str(len(stream.seen_test(number))),
+        )
+    CONSOLE.print(table)
+    CONSOLE.print(f"{name}: complete, in {dataset.find(folder)}", markup=False, highlight=False)

@@ -1,0 +1,58 @@
+"""`fairshot data`: what is there, what is missing, and what to do about it."""
+
+import pytest
+from typer.testing import CliRunner
+
+from fairshot.benchmarks import cub200
+from fairshot.cli import app
+from fairshot.errors import UserError
+
+
+def _fairshot(*arguments: str):
+    return CliRunner().invoke(app, ["data", *arguments], env={"COLUMNS": "200"})
+
+
+def test_the_list_says_where_data_is_or_how_to_get_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAIRSHOT_DATA", str(tmp_path))
+    (tmp_path / "cifar-100-python").mkdir()
+    shown = _fairshot("list")
+    assert shown.exit_code == 0
+    text = " ".join(shown.output.replace("│", " ").split())
+    assert str(tmp_path) in text
+    for name in ("doodles", "cifar100", "mini_imagenet", "cub200"):
+        assert name in text
+    assert "fairshot data get cub200" in text
+    assert "train.csv and test.csv" in text
+    assert text.count("found") == 2
+    other = _fairshot("list", "--root", str(tmp_path / "elsewhere"))
+    assert other.output.count("found") == 1
+
+
+def test_check_prints_the_protocol_of_complete_data(tmp_path):
+    shown = _fairshot("check", "doodles", "--root", str(tmp_path))
+    assert shown.exit_code == 0
+    assert "2250" in shown.output
+    assert "1750" in shown.output
+    assert "complete" in shown.output
+
+
+def test_missing_and_unknown_data_are_errors_that_help(tmp_path):
+    missing = _fairshot("check", "cub200", "--root", str(tmp_path))
+    assert isinstance(missing.exception, UserError)
+    assert "fairshot data get cub200" in str(missing.exception)
+    unknown = _fairshot("check", "imagenet")
+    assert isinstance(unknown.exception, UserError)
+    assert "mini_imagenet" in str(unknown.exception)
+    none = _fairshot("get", "mini_imagenet", "--root", str(tmp_path))
+    assert isinstance(none.exception, UserError)
+    assert "no public source" in str(none.exception)
+
+
+def test_get_downloads_unpacks_and_checks(tmp_path, monkeypatch):
+    fetched = []
+    monkeypatch.setattr(cub200, "download", lambda url, target, md5, reporter: fetched.append((url, md5)))
+    monkeypatch.setattr(cub200, "unpack", lambda archive, reporter: fetched.append(archive))
+    shown = _fairshot("get", "cub200", "--root", str(tmp_path))
+    assert fetched == [(cub200.URL, cub200.MD5), tmp_path / "CUB_200_2011.tgz"]
+    with pytest.raises(UserError, match="not found"):  # nothing was really downloaded, and the check says so
+        raise shown.exception
