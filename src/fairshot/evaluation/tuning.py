@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
 import numpy as np
+from lightning_fabric import Fabric
+from torch import Tensor
 
 from fairshot.benchmarks.pictures import Ints
 from fairshot.benchmarks.stream import LabelledPictures, Session, Stream
 from fairshot.errors import UserError
+from fairshot.evaluation.experiment import build_method
+from fairshot.evaluation.metrics import Metrics, metrics_from_confusions
+from fairshot.evaluation.sessions import run_sessions
+from fairshot.methods import method_named
+from fairshot.progress import SILENT, Reporter
+from fairshot.recipes import Recipe
+from fairshot.training.loop import Trainer
 
 
 def pseudo_stream(stream: Stream, novel: int, way: int, shots: int, held_out: int, seed: int = 0) -> Stream:
@@ -48,3 +65,73 @@ def _relabelled(base: LabelledPictures, by_class: list[Ints], ids: tuple[int, ..
     index = np.concatenate(by_class)
     labels = np.repeat(np.array(ids, dtype=np.int64), [len(part) for part in by_class])
     return LabelledPictures(base.pictures.take(index), labels)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One point of a grid: what was changed in the recipe, and what that gave on pseudo-novel classes."""
+
+    changes: Mapping[str, Any]
+    recipe: Recipe
+    metrics: Metrics
+    novel_only: float | None
+    seconds: float  # of training, shared by the trials that differ only in how they decide
+
+
+def tune(
+    points: Sequence[tuple[Mapping[str, Any], Recipe]],
+    stream: Stream,
+    fabric: Fabric,
+    folder: Path,
+    reporter: Reporter = SILENT,
+) -> list[Trial]:
+    """Try the points of a grid on a pseudo-novel stream.
+
+    Points whose recipes differ only in settings of the decision share one training. Trainings keep
+    checkpoints under `folder`, so that an interrupted search goes on.
+    """
+    trials = []
+    learnt: dict[str, tuple[dict[str, Tensor], float]] = {}
+    for changes, recipe in points:
+        key = _training_key(recipe)
+        if key not in learnt:
+            learnt[key] = _train(recipe, stream, fabric, folder / key, reporter)
+        tensors, seconds = learnt[key]
+        method = build_method(recipe, stream)
+        method.embedder.to(fabric.device)
+        method.restore(tensors)
+        outcome = run_sessions(method, stream)
+        metrics = metrics_from_confusions(outcome.confusions, [len(one.classes) for one in stream.sessions])
+        trials.append(Trial(changes, recipe, metrics, outcome.novel_only[-1], seconds))
+        reporter.say(describe(trials[-1]))
+    return trials
+
+
+def describe(trial: Trial) -> str:
+    """One line a trial."""
+    found = trial.metrics
+    changes = "  ".join(f"{key}={value}" for key, value in trial.changes.items())
+    return (
+        f"{changes}: overall {found.overall_avg:.2f}  last {found.last:.2f}  base {found.base_avg:.2f}  "
+        f"inc {found.inc_avg:.2f}  harmonic mean {found.harmonic_mean_avg:.2f}  "
+        f"novel-only {trial.novel_only:.2f}  ({trial.seconds:.0f} s of training)"
+    )
+
+
+def _train(
+    recipe: Recipe, stream: Stream, fabric: Fabric, folder: Path, reporter: Reporter
+) -> tuple[dict[str, Tensor], float]:
+    began = time.monotonic()
+    method = build_method(recipe, stream)
+    trainer = Trainer(fabric, recipe.training, recipe.views, recipe.model.size, recipe.seed, folder, reporter)
+    method.fit_base(stream.base.train, trainer)
+    seconds = time.monotonic() - began - trainer.compile_seconds
+    return {name: value.clone() for name, value in method.tensors().items()}, seconds
+
+
+def _training_key(recipe: Recipe) -> str:
+    """Name the training of a recipe: equal for recipes that differ only in how they decide."""
+    content = recipe.as_dict()
+    for name in method_named(recipe.method_name).decision_settings:
+        content["method"].pop(name)
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]

@@ -44,6 +44,7 @@ class Method(ABC, Generic[SettingsT]):
     facts: ClassVar[Facts]
     Settings: ClassVar[type[MethodSettings]]
     flips: tuple[bool, ...] = (False,)  # the views of a picture: one an entry, True for vertically flipped
+    decision_settings: ClassVar[frozenset[str]] = frozenset()  # settings that leave the training as it is
     state: ClassVar[tuple[str, ...]]  # the tensors that, with the embedder, are all it has learnt
 
     def __init__(self, settings: SettingsT, model: ModelSettings, channels: int, base_classes: int) -> None:

@@ -125,6 +125,9 @@ class SSS(Method[SSSSettings]):
     facts = Facts(
         "surplus classes, two kinds of features decided separately, self-optimizing classifiers", passes=2
     )
+    decision_settings = frozenset(
+        {"resistance", "gamma", "calibration", "alpha_base", "alpha_novel", "threshold", "at_most"}
+    )
     state = ("prototypes", "prototypes_tilde", "delta", "counts")
     prototypes: Tensor  # P of h, (C, V, d)
     prototypes_tilde: Tensor  # P~ of h~, (C, V, d~)

@@ -1,0 +1,208 @@
+"""How fast a base session trains, beside the plain way: PIL in workers, float32, eager."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+from torch.utils.flop_counter import FlopCounterMode
+from torchvision import transforms
+
+from fairshot.benchmarks.pictures import Bytes, Pictures
+from fairshot.benchmarks.stream import LabelledPictures
+from fairshot.methods import method_named
+from fairshot.progress import SILENT, Reporter
+from fairshot.recipes import Recipe
+from fairshot.training.hardware import synchronise
+from fairshot.training.loop import Objective, Trainer
+from fairshot.training.views import ViewSettings
+
+
+@dataclass(frozen=True)
+class Speed:
+    """One row of the table."""
+
+    name: str
+    images_per_second: float  # through the network, forward and backward
+    matrix_share: float  # of the measured rate of large matrix products
+    seconds_per_epoch: float
+    compile_seconds: float
+    peak_gigabytes: float
+
+
+def measure_training(
+    recipe: Recipe, fabric: Fabric, classes: int, images: int, plain_steps: int, reporter: Reporter = SILENT
+) -> list[Speed]:
+    """Time the engine and the plain way on random pictures of the recipe's size."""
+    rng = np.random.default_rng(0)
+    size = recipe.model.size
+    channels = len(recipe.model.mean)
+    array = rng.integers(0, 256, (images, size, size, channels), dtype=np.uint8)
+    labels = rng.integers(0, classes, images)
+    rate = matrix_rate(fabric)
+    rows = [
+        _engine(recipe, fabric, classes, LabelledPictures(Pictures.from_array(array), labels), reporter),
+        _plain(recipe, fabric, classes, array, labels, plain_steps, reporter),
+    ]
+    work = _flops_per_image(recipe, classes, channels)
+    return [replace(row, matrix_share=row.images_per_second * work / rate) for row in rows]
+
+
+def matrix_rate(fabric: Fabric) -> float:
+    """Measure floating-point operations a second of a large matrix product, in the precision of training."""
+    gpu = fabric.device.type == "cuda"
+    side = 8192 if gpu else 1024
+    left = torch.randn(side, side, device=fabric.device, dtype=torch.bfloat16 if gpu else torch.float32)
+    right = torch.randn_like(left)
+    for _ in range(3):
+        left @ right
+    synchronise(fabric)
+    began = time.perf_counter()
+    for _ in range(10):
+        left @ right
+    synchronise(fabric)
+    return 10 * 2 * side**3 / (time.perf_counter() - began)
+
+
+def _objective(recipe: Recipe, classes: int, channels: int) -> Objective:
+    torch.manual_seed(0)
+    method = method_named(recipe.method_name)(recipe.method, recipe.model, channels, classes)
+    return method.objective()
+
+
+def _images_per_source(objective: Objective) -> int:
+    """How many images the network sees for each source image: views, fusions and flips."""
+    embedder: Any = objective.embedder
+    seen: list[int] = []
+    hook = embedder.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
+    _one_step(objective, 4)
+    hook.remove()
+    return seen[0] // 4
+
+
+def _one_step(objective: Objective, batch: int) -> None:
+    embedder: Any = objective.embedder
+    rows, size = batch + objective.halo, embedder.settings.size
+    views = [torch.rand(rows, embedder.channels, size, size) for _ in range(objective.views)]
+    objective(views, torch.arange(rows) % 2, torch.rand(rows, objective.noise)).backward()
+
+
+def _flops_per_image(recipe: Recipe, classes: int, channels: int) -> float:
+    """Count the operations of forward and backward for one image of the network."""
+    objective = _objective(recipe, classes, channels)
+    with FlopCounterMode(display=False) as counter:
+        _one_step(objective, 4)
+    return float(counter.get_total_flops()) / (4 * _images_per_source(objective))
+
+
+def _engine(
+    recipe: Recipe, fabric: Fabric, classes: int, data: LabelledPictures, reporter: Reporter
+) -> Speed:
+    _forget_peak(fabric)
+    objective = _objective(recipe, classes, data.pictures.channels)
+    images = _images_per_source(objective)
+    settings = recipe.training.model_copy(update={"epochs": 3, "low_size": None})
+    trainer = Trainer(fabric, settings, recipe.views, recipe.model.size, 0, reporter=reporter)
+    trainer.train(objective, data)
+    sources = trainer.history[-1]["images_per_second"]  # of the last epoch: long past compilation
+    return Speed(
+        "fairshot", sources * images, 0.0, len(data) / sources, trainer.compile_seconds, _peak(fabric)
+    )
+
+
+class _PlainDataset(Dataset[tuple[Tensor, Tensor, int]]):
+    """Two random views of each picture through PIL, one picture at a time."""
+
+    def __init__(self, array: Bytes, labels: Any, views: ViewSettings, size: int) -> None:
+        self.array, self.labels = array, labels
+        strengths = (views.brightness, views.contrast, views.saturation, views.hue)
+        self.transform = transforms.Compose(
+            [
+                transforms.RandomResizedCrop(size, views.crop_area, views.crop_ratio),
+                transforms.RandomHorizontalFlip(views.horizontal_flip),
+                transforms.RandomApply([transforms.ColorJitter(*strengths)], views.jitter),
+                transforms.RandomGrayscale(views.greyscale),
+                transforms.ToTensor(),
+            ]
+        )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor, int]:
+        picture = Image.fromarray(self.array[index].squeeze())
+        return self.transform(picture), self.transform(picture), int(self.labels[index])
+
+
+def _plain(
+    recipe: Recipe,
+    fabric: Fabric,
+    classes: int,
+    array: Bytes,
+    labels: Any,
+    steps: int,
+    reporter: Reporter,
+) -> Speed:
+    """Train as most public code does: DataLoader workers, float32, no compilation."""
+    _forget_peak(fabric)
+    objective = _objective(recipe, classes, array.shape[3]).to(fabric.device)
+    images = _images_per_source(_objective(recipe, classes, array.shape[3]))
+    optimiser = torch.optim.SGD(objective.parameters(), lr=0.01, momentum=0.9)
+    workers = min(8, os.cpu_count() or 1)
+    loader = DataLoader(
+        _PlainDataset(array, labels, recipe.views, recipe.model.size),
+        batch_size=recipe.training.batch + objective.halo,
+        shuffle=True,
+        drop_last=True,
+        num_workers=workers,
+        persistent_workers=True,
+    )
+    warm = 3
+    began = 0.0
+    with reporter.track("plain training", steps) as advance:
+        for step, (first, second, target) in zip(range(steps), _endless(loader), strict=False):
+            if step == warm:
+                synchronise(fabric)
+                began = time.perf_counter()
+            views = [first.to(fabric.device), second.to(fabric.device)][: objective.views]
+            noise = torch.rand(len(target), objective.noise, device=fabric.device)
+            loss = objective(views, target.to(fabric.device), noise)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            advance()
+    synchronise(fabric)
+    sources = recipe.training.batch * (steps - warm) / (time.perf_counter() - began)
+    return Speed(
+        f"plain: PIL in {workers} workers, float32, eager",
+        sources * images,
+        0.0,
+        len(labels) / sources,
+        0.0,
+        _peak(fabric),
+    )
+
+
+def _endless(loader: DataLoader[Any]) -> Any:
+    while True:
+        yield from loader
+
+
+def _forget_peak(fabric: Fabric) -> None:
+    if fabric.device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(fabric.device)
+
+
+def _peak(fabric: Fabric) -> float:
+    if fabric.device.type != "cuda":
+        return float("nan")
+    return torch.cuda.max_memory_allocated(fabric.device) / 2**30

@@ -1,0 +1,46 @@
+"""`fairshot bench`: speed, measured here and now, beside the plain way in the same run."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from fairshot.bench.train import measure_training
+from fairshot.cli.console import CONSOLE, ConsoleReporter
+from fairshot.recipes import load_recipe
+from fairshot.training.hardware import choose_hardware, describe_device
+
+app = typer.Typer(help="Measure speed, beside the plain way to do the same.", no_args_is_help=True)
+
+
+@app.command("train")
+def train_command(
+    recipe: Annotated[str, typer.Argument(help="The recipe whose base session is timed.")] = "cifar100/sss",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    classes: Annotated[int, typer.Option(min=2, help="Base classes.")] = 60,
+    images: Annotated[int, typer.Option(min=8, help="Training images; random pixels.")] = 30_000,
+    plain_steps: Annotated[int, typer.Option(min=5, help="Steps of the plain way that are timed.")] = 30,
+    set_: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe.")] = [],  # noqa: B006
+) -> None:
+    """Images a second of base training, and its share of what the hardware's matrix products reach."""
+    fabric = choose_hardware(device)
+    rows = measure_training(
+        load_recipe(recipe, set_), fabric, classes, images, plain_steps, ConsoleReporter("bench")
+    )
+    table = Table(title=f"base training of {recipe} on {describe_device(fabric)}")
+    for title in ("", "images/s", "of matrix rate", "s an epoch", "compile s", "peak GB", "times plain"):
+        table.add_column(title, justify="right" if title else "left")
+    for row in rows:
+        table.add_row(
+            row.name,
+            f"{row.images_per_second:,.0f}",
+            f"{row.matrix_share:.1%}",
+            f"{row.seconds_per_epoch:.2f}",
+            f"{row.compile_seconds:.0f}",
+            "-" if math.isnan(row.peak_gigabytes) else f"{row.peak_gigabytes:.1f}",
+            f"{row.images_per_second / rows[-1].images_per_second:.1f}",
+        )
+    CONSOLE.print(table)

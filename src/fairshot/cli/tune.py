@@ -1,0 +1,94 @@
+"""`fairshot tune`: choose settings on pseudo-novel base classes, never on the test set."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from fairshot.benchmarks import load_stream
+from fairshot.cli.console import CONSOLE, ConsoleReporter
+from fairshot.errors import UserError
+from fairshot.evaluation.tuning import Trial, describe, pseudo_stream, tune
+from fairshot.files import write_atomically
+from fairshot.recipes import Recipe, load_recipe
+from fairshot.training.hardware import choose_hardware, describe_device
+
+CRITERIA = ("overall_avg", "harmonic_mean_avg", "inc_avg", "last")
+
+
+def tune_command(
+    recipe: Annotated[str, typer.Argument(help="A recipe: benchmark/method, or a YAML file.")],
+    grid: Annotated[
+        list[str],
+        typer.Option(metavar="KEY=[VALUES]", help="Values to try: method.gamma=[0.1,0.2]; all combinations."),
+    ],
+    set_: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe.")] = [],  # noqa: B006
+    by: Annotated[
+        str, typer.Option(help=f"What the best trial maximises: {', '.join(CRITERIA)}.")
+    ] = CRITERIA[1],
+    novel: Annotated[int, typer.Option(min=1, help="Base classes that play novel ones.")] = 20,
+    held_out: Annotated[int, typer.Option(min=1, help="Training images a class that play test images.")] = 50,
+    seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    out: Annotated[Path, typer.Option(help="Folder for the log, the trials and the best recipe.")] = Path(
+        "runs/tuning"
+    ),
+    root: Annotated[Path | None, typer.Option(help="Folder in which benchmarks are looked for.")] = None,
+) -> None:
+    """Try a grid of settings on pseudo-novel classes made of base training images alone."""
+    if by not in CRITERIA:
+        raise UserError(f"--by: {by!r} was given; expected one of {', '.join(CRITERIA)}")
+    points = _points(recipe, grid, set_, seed)
+    first = points[0][1]
+    reporter = ConsoleReporter("tune", out / "log.txt")
+    stream = load_stream(first.benchmark.name, first.benchmark, root, reporter)
+    way, shots = len(stream.sessions[1].classes), first.benchmark.shots or 5
+    pseudo = pseudo_stream(stream, novel, way, shots, held_out, first.seed)
+    fabric = choose_hardware(device)
+    reporter.say(shlex.join(["fairshot", *sys.argv[1:]]))
+    reporter.say(
+        f"{pseudo.base_classes} base and {novel} pseudo-novel classes, {held_out} held-out training images "
+        f"a class, seed {first.seed}, on {describe_device(fabric)}; no test image is read"
+    )
+    trials = tune(points, pseudo, fabric, out / "trainings", reporter)
+    best = max(trials, key=lambda trial: getattr(trial.metrics, by))
+    reporter.say(f"best by {by}: {describe(best)}")
+    write_atomically(out / "trials.json", json.dumps([_as_dict(trial) for trial in trials]).encode())
+    write_atomically(out / "recipe.yaml", best.recipe.as_yaml().encode())
+    CONSOLE.print(f"written to {out}", highlight=False)
+
+
+def _points(
+    recipe: str, grid: list[str], overrides: list[str], seed: int | None
+) -> list[tuple[dict[str, Any], Recipe]]:
+    """Every combination of the grid, as changes and as the recipe they give."""
+    axes = []
+    for axis in grid:
+        key, equals, text = axis.partition("=")
+        values = yaml.safe_load(text) if equals else None
+        if not isinstance(values, list) or not values:
+            raise UserError(f"--grid {axis!r}: expected key=[values], for example method.gamma=[0.1,0.2]")
+        axes.append([(key.strip(), value) for value in values])
+    points = []
+    for chosen in itertools.product(*axes):
+        changes = [f"{key}={json.dumps(value)}" for key, value in chosen]
+        points.append((dict(chosen), load_recipe(recipe, [*overrides, *changes], seed)))
+    return points
+
+
+def _as_dict(trial: Trial) -> dict[str, Any]:
+    found = trial.metrics
+    names = (*CRITERIA, "base_avg", "base_inc", "bicp")
+    return {
+        "changes": dict(trial.changes),
+        **{name: getattr(found, name) for name in names},
+        "novel_only": trial.novel_only,
+        "seconds": trial.seconds,
+    }
