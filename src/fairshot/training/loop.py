@@ -7,7 +7,7 @@ import time
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from lightning_fabric import Fabric
@@ -291,8 +291,8 @@ def _compiled(step: nn.Module, fabric: Fabric) -> nn.Module:
     """Compile for a GPU, with CUDA graphs where one process has the device to itself."""
     if fabric.device.type != "cuda":
         return step
-    mode = "reduce-overhead" if fabric.world_size == 1 else "default"
-    return cast(nn.Module, torch.compile(step, mode=mode, dynamic=False))
+    options: dict[str, Any] = {"triton.cudagraphs": fabric.world_size == 1, "coordinate_descent_tuning": True}
+    return cast(nn.Module, torch.compile(step, dynamic=False, options=options))
 
 
 def _learning_rate(step: int, total: int, steps_per_epoch: int, settings: TrainingSettings) -> float:
