@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import json
+from pathlib import Path
 
 import numpy as np
+from safetensors.numpy import save_file
 
 from fairshot.evaluation.result import Environment, Result
 
@@ -49,3 +52,44 @@ def make_result(
         seconds={"training": 12.0 + seed, "sessions": 1.5},
         environment=Environment(python="3.11.7", packages={"fairshot": "0.1.0"}, device="cpu", cores=2),
     )
+
+
+def write_run(folder: Path, result: Result, *, features: bool = True, trade_off: bool = False) -> Path:
+    """Write a run folder as `fairshot run` leaves it."""
+    result.write(folder)
+    (folder / "recipe.yaml").write_text("seed: 0\n")
+    steps = np.arange(1, 41)
+    lines = [f"{step},{step / 4},{3 * 0.93**step:.4f},{0.1 * (1 - step / 40):.5f},900" for step in steps]
+    text = "\n".join(["step,epoch,loss,learning_rate,images_per_second", *lines])
+    (folder / "training.csv").write_text(text + "\n")
+    if features:
+        write_features(folder, result)
+    if trade_off:
+        points = [
+            {
+                "setting": s,
+                "overall_avg": 60 - 40 * s**2,
+                "inc_avg": 30 + 60 * s,
+                "harmonic_mean_avg": 45 + 30 * s - 90 * s**2,
+            }
+            for s in np.linspace(0, 0.3, 7)
+        ]
+        rules = {
+            "rules": [
+                {"name": "first look + constant", "points": points},
+                {"name": "Resistance", "points": points[:4]},
+            ]
+        }
+        (folder / "tradeoff.json").write_text(json.dumps(rules))
+    return folder
+
+
+def write_features(folder: Path, result: Result, per_class: int = 4, width: int = 16) -> None:
+    """Write features of clustered classes, as half precision."""
+    rng = np.random.default_rng([result.seed, len(result.method)])
+    labels = np.repeat(np.arange(len(result.class_names)), per_class)
+    centres = rng.random((len(result.class_names), width)) ** 3
+    g = np.maximum(centres[labels] + 0.08 * rng.standard_normal((len(labels), width)), 0)
+    tensors = {"g": np.stack([g, g], axis=1).astype(np.float16), "labels": labels.astype(np.int64)}
+    metadata = {"base_classes": str(len(result.sessions[0]))}
+    save_file(tensors, folder / "features.safetensors", metadata)

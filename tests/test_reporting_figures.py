@@ -6,11 +6,21 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 from PIL import Image
 
-from fairshot.reporting.figures import accuracy_per_session, trade_off, write_figures
+from fairshot.reporting import classfigures, curves, featurefigures
+from fairshot.reporting.figures import (
+    accuracy_per_session,
+    imbalance,
+    overall_per_session,
+    trade_off,
+    write_figures,
+)
 from fairshot.reporting.groups import group_results
-from fairshot.reporting.style import BASE_COLOUR, NOVEL_COLOUR
+from fairshot.reporting.published import published
+from fairshot.reporting.runs import Features, Gate, GatePoint, TradeOff
+from fairshot.reporting.style import BASE_COLOUR, NOVEL_COLOUR, method_name
 from results_factory import make_result
 
 
@@ -30,14 +40,21 @@ def assert_has_data(figure):
     for axes in figure.axes:
         assert axes.has_data(), axes.get_title()
         assert all(np.isfinite(np.asarray(line.get_ydata(), float)).any() for line in axes.lines)
-        assert axes.get_xlabel() or not axes.get_subplotspec().is_last_row()
+        place = axes.get_subplotspec()  # None for a colour bar, which has its label at the side
+        assert (
+            axes.get_xlabel() or axes.get_ylabel()
+            if place is None
+            else axes.get_xlabel() or not place.is_last_row()
+        )
 
 
 def assert_labels_do_not_overlap(figure):
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     for axes in figure.axes:
-        boxes = [text.get_window_extent(canvas.get_renderer()) for text in axes.texts]
+        boxes = [
+            Text.get_window_extent(text, canvas.get_renderer()) for text in axes.texts
+        ]  # without leaders
         for one, other in itertools.combinations(boxes, 2):
             assert not one.overlaps(other), axes.get_title()
 
@@ -68,6 +85,16 @@ def test_trade_off_path_is_base_against_novel(results):
     np.testing.assert_allclose(path.get_ydata(), [s.inc for s in sessions])
 
 
+@pytest.mark.parametrize(("base", "novel"), [(1.0, 1.0), (0.0, 0.0), (1.0, 0.0), (0.3, 0.3)])
+def test_trade_off_has_room_for_any_result(base, novel):
+    figure = trade_off(group_results([make_result(base=base, novel=novel)]))
+    assert_has_data(figure)
+    (low, high), (bottom, top) = figure.axes[0].get_xlim(), figure.axes[0].get_ylim()
+    assert (low, high) == (bottom, top)
+    path = line(figure.axes[0], "sss")
+    assert all(low <= value <= high for value in [*path.get_xdata(), *path.get_ydata()])
+
+
 @pytest.mark.parametrize("novel", [0.0, 0.75, 0.8, 1.0])
 def test_labels_stay_apart_when_lines_end_together(novel):
     figure = accuracy_per_session(group_results([make_result(novel=novel, base=0.8)]))
@@ -94,3 +121,170 @@ def test_files_are_written_and_are_pictures(results, tmp_path):
 def test_a_run_of_the_base_session_alone_has_no_trade_off(tmp_path):
     paths = write_figures([make_result(sizes=(5,))], tmp_path)
     assert {path.name for path in paths} == {"accuracy.png", "accuracy.svg"}
+
+
+def test_overall_figure_shows_ours_and_each_published_method_once():
+    sizes = (60, *[5] * 8)
+    groups = group_results(
+        [make_result(m, 0, "cifar100", sizes, novel=n) for m, n in (("ncm", 0.1), ("sss", 0.5))]
+    )
+    rows = published().on("cifar100", 9)
+    figure = overall_per_session(groups, rows)
+    assert_has_data(figure)
+    assert_labels_do_not_overlap(figure)
+    for group in groups:
+        want = [session.overall for session in group.results[0].metrics.sessions]
+        np.testing.assert_allclose(line(figure.axes[0], group.label).get_ydata(), want)
+    shown = {drawn.get_label() for drawn in figure.axes[0].lines}
+    assert shown == {"ncm", "sss"} | {row.method for row in rows}
+    first = next(row for row in rows if row.method == "TEEN")
+    np.testing.assert_allclose(line(figure.axes[0], "TEEN").get_ydata(), first.overall)
+
+
+def test_imbalance_lines_are_the_metrics(results):
+    figure = imbalance(group_results(results))
+    assert_has_data(figure)
+    left, right = figure.axes
+    sessions = results[0].metrics.sessions
+    for axes, title, name, first in (
+        (left, "Base", "base", 0),
+        (left, "Inc", "inc", 1),
+        (right, "CInc", "cinc", 1),
+        (right, "PInc", "pinc", 2),
+    ):
+        drawn = line(axes, f"ncm: {title}")
+        np.testing.assert_allclose(drawn.get_ydata(), [getattr(s, name) for s in sessions[first:]])
+        assert drawn.get_color() == (BASE_COLOUR if name == "base" else NOVEL_COLOUR)
+
+
+def test_confusion_pixels_are_the_shares(results):
+    (ncm, _) = group_results(results)
+    matrix = np.array(results[0].confusions[-1])
+    pixels = classfigures.confusion_pixels(ncm, 3)
+    want = matrix / matrix.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose((pixels[:, :, 3] / 255) ** 2, want, atol=0.01)
+    assert len({tuple(p) for p in pixels[:6, :, :3].reshape(-1, 3)}) == 1
+    assert tuple(pixels[0, 0, :3]) != tuple(pixels[-1, 0, :3])
+    figure = classfigures.confusion(group_results(results))
+    assert_has_data(figure)
+    np.testing.assert_array_equal(figure.axes[0].images[0].get_array(), pixels)
+
+
+def test_answers_follow_the_blocks(results):
+    group = group_results(results)[0]
+    matrix = results[0].confusions[-1]
+    for kind, span in (("base", range(6)), ("novel", range(6, 12))):
+        total = sum(sum(matrix[i]) for i in span)
+        right = sum(matrix[i][i] for i in span)
+        base = sum(matrix[i][j] for i in span for j in range(6) if i != j)
+        novel = sum(matrix[i][j] for i in span for j in range(6, 12) if i != j)
+        want = [100 * part / total for part in (right, base, novel)]
+        assert list(classfigures.answers(group, 3)[kind]) == pytest.approx(want)
+    assert set(classfigures.answers(group, 0)) == {"base"}
+
+
+def test_bars_are_differences_of_class_accuracies(results):
+    ncm, sss = group_results(results)
+    points = classfigures.difference(sss, ncm)
+    seeds = [np.array(run.confusions[-1]) for run in results[1:]]
+    own = np.mean([np.diagonal(m) / m.sum(axis=1) for m in seeds], axis=0)
+    other = np.array(results[0].confusions[-1])
+    np.testing.assert_allclose(points, 100 * (own - np.diagonal(other) / other.sum(axis=1)))
+    figure = classfigures.class_bars(sss, points, "title")
+    assert_has_data(figure)
+    heights = [bar.get_height() for bar in figure.axes[0].patches]
+    np.testing.assert_allclose(heights, [*sorted(points[:6]), *sorted(points[6:])])
+    colours = [mpl.colors.to_hex(bar.get_facecolor()) for bar in figure.axes[0].patches]
+    assert colours == [BASE_COLOUR] * 6 + [NOVEL_COLOUR] * 6
+    gained, lost = classfigures.extremes(sss, points)
+    assert gained[0].startswith(results[0].class_names[int(np.argmax(points))])
+    assert all("-" in name for name in lost)
+
+
+def test_change_since_learnt_compares_with_the_session_of_the_class(results):
+    group = group_results(results)[0]
+    run = results[0]
+    for label, change in enumerate(classfigures.change_since_learnt(group)):
+        t = next(t for t, classes in enumerate(run.sessions) if label in classes)
+        rates = [100 * run.confusions[s][label][label] / sum(run.confusions[s][label]) for s in (t, -1)]
+        assert change == pytest.approx(rates[1] - rates[0])
+
+
+@pytest.fixture
+def panels(results):
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(12), 10)
+    found = []
+    for place, group in enumerate(group_results(results)):
+        g = np.abs(rng.standard_normal((120, 2, 8)) + labels[:, None, None] % 4).astype(np.float32)
+        found.append(featurefigures.Featured(group, place, Features(g, None, labels, 6)))
+    return found
+
+
+def test_occupancy_bars_are_sums_of_normalised_features(panels):
+    figure = featurefigures.occupancy(panels)
+    assert_has_data(figure)
+    bars = [patch.get_width() for patch in figure.axes[0].patches]
+    want = []
+    for panel in panels:
+        for kind in (True, False):
+            sums = []
+            for vector, label in zip(panel.features.g[:, 0].tolist(), panel.features.labels, strict=True):
+                if (label < 6) == kind:
+                    sums.append(sum(vector) / sum(value**2 for value in vector) ** 0.5)
+            want.append(sum(sums) / len(sums))
+    assert bars == pytest.approx(want, rel=1e-5)
+
+
+def test_heat_map_shows_normalised_features_base_first(panels):
+    figure = featurefigures.heat_map(panels)
+    assert_has_data(figure)
+    shown = np.asarray(figure.axes[0].images[0].get_array())
+    g = panels[0].features.g[:, 0]
+    np.testing.assert_allclose(shown, g / np.linalg.norm(g, axis=1, keepdims=True), rtol=1e-5)
+    assert figure.axes[0].get_gid() == method_name(0)
+
+
+def test_tsne_is_seeded_and_shows_base_and_five_novel_classes(panels):
+    one, other = (featurefigures.tsne(panels[:1]) for _ in range(2))
+    assert_has_data(one)
+    clouds = one.axes[0].collections
+    assert [len(cloud.get_offsets()) for cloud in clouds] == [60, 10, 10, 10, 10, 10]
+    for cloud, again in zip(clouds, other.axes[0].collections, strict=True):
+        np.testing.assert_array_equal(cloud.get_offsets(), again.get_offsets())
+
+
+def test_shown_images_are_at_most_so_many():
+    labels = np.repeat(np.arange(100), 100)
+    features = Features(np.ones((10000, 1, 2), np.float32), None, labels, 60)
+    chosen = featurefigures.shown_images(features, 1500)
+    assert len(chosen) <= 1500
+    assert len(set(labels[chosen])) == 65
+    assert {len(chosen[labels[chosen] == label]) for label in set(labels[chosen])} == {23}
+
+
+def test_training_curve_is_the_log():
+    columns = {
+        name: np.array([1.0, 2.0, 3.0]) * k for k, name in enumerate(("epoch", "loss", "learning_rate"), 1)
+    }
+    figure = curves.training_curve([curves.Training("ncm", 0, columns)])
+    assert_has_data(figure)
+    left, right = figure.axes
+    np.testing.assert_array_equal(left.lines[0].get_ydata(), columns["loss"])
+    np.testing.assert_array_equal(right.lines[0].get_ydata(), columns["learning_rate"])
+    del columns["learning_rate"]
+    assert len(curves.training_curve([curves.Training("ncm", 0, columns)]).axes) == 1
+
+
+def test_gates_draw_every_setting_and_ring_the_best():
+    points = [
+        GatePoint(setting=i, overall_avg=60 - i, inc_avg=30 + 5 * i, harmonic_mean_avg=40 - (i - 2) ** 2)
+        for i in range(5)
+    ]
+    figure = curves.gates(TradeOff(rules=[Gate(name="constant", points=points[::-1])]), "sss")
+    assert_has_data(figure)
+    left, right = figure.axes
+    np.testing.assert_array_equal(left.lines[0].get_xdata(), [30, 35, 40, 45, 50])
+    np.testing.assert_array_equal(left.lines[0].get_ydata(), [60, 59, 58, 57, 56])
+    ring = right.lines[1]
+    assert (ring.get_xdata()[0], ring.get_ydata()[0]) == (40, 40)

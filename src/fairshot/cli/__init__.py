@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from fairshot.cli import bench, data, run, tune
+from fairshot.cli import bench, data, report, run, tune
 from fairshot.cli.console import MESSAGES
 from fairshot.errors import UserError
 from fairshot.training.loop import TrainingStopped
@@ -22,6 +22,7 @@ app = typer.Typer(
 app.command("run")(run.run_command)
 app.command("compare")(run.compare_command)
 app.command("list")(run.list_command)
+app.command("report")(report.report_command)
 app.command("tune")(tune.tune_command)
 app.add_typer(bench.app, name="bench")
 app.add_typer(data.app, name="data")

@@ -1,26 +1,36 @@
-"""Figures that need nothing but results: accuracy per session, and the path of the trade-off."""
+"""Figures of accuracies over the sessions: base, novel and overall, the imbalance, the trade-off's path."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from fairshot.evaluation.result import Result
 from fairshot.reporting.groups import Group, by_benchmark, group_results
-from fairshot.reporting.measures import BASE, INC, OVERALL, SessionMeasure
+from fairshot.reporting.measures import BASE, CINC, INC, OVERALL, PINC, SessionMeasure
+from fairshot.reporting.published import PublishedRow
 from fairshot.reporting.style import (
     BASE_COLOUR,
+    GRID,
+    MUTED,
     NOVEL_COLOUR,
     OVERALL_COLOUR,
+    PUBLISHED,
+    LineEnd,
     house_style,
     label_line_ends,
+    method_name,
     method_style,
+    name_legend,
     save,
 )
 
@@ -28,7 +38,7 @@ PANELS_A_ROW = 3
 
 
 def write_figures(results: Sequence[Result], folder: Path) -> list[Path]:
-    """Draw the figures of each benchmark into the folder, as PNG and SVG, and return their paths."""
+    """Draw accuracies and trade-off of each benchmark into the folder, as PNG and SVG; return the paths."""
     paths: list[Path] = []
     comparable = by_benchmark(group_results(results))
     for benchmark, groups in comparable.items():
@@ -40,7 +50,7 @@ def write_figures(results: Sequence[Result], folder: Path) -> list[Path]:
 
 
 def slug(text: str) -> str:
-    """Make the text a part of a file name."""
+    """The text as a part of a file name."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
@@ -55,10 +65,10 @@ def accuracy_per_session(groups: Sequence[Group]) -> Figure:
             _draw_accuracies(axes, group)
         for axes in panels[len(groups) :]:
             axes.remove()
-        for axes in panels[: len(groups)]:
-            if axes.get_subplotspec().is_first_col():
+        for place, axes in enumerate(panels[: len(groups)]):
+            if place % columns == 0:
                 axes.set_ylabel("accuracy (%)")
-            if axes.get_subplotspec().rowspan.stop * columns >= len(groups):
+            if place + columns >= len(groups):
                 axes.set_xlabel("session")
                 axes.tick_params(labelbottom=True)
         return figure
@@ -76,47 +86,127 @@ def _draw_accuracies(axes: Axes, group: Group) -> None:
             continue
         axes.plot(sessions, mean, color=colour, marker="o", label=name)
         axes.fill_between(sessions, mean - deviation, mean + deviation, color=colour, alpha=0.2, linewidth=0)
-        ends.append((float(sessions[-1]), float(mean[-1]), f"{name} {mean[-1]:.0f}", colour))
-    axes.margins(x=0.04)
+        ends.append(LineEnd(float(sessions[-1]), float(mean[-1]), f"{name} {mean[-1]:.0f}", colour))
+    axes.margins(x=0.03)
     label_line_ends(axes, ends, gap=6)
+
+
+def overall_per_session(groups: Sequence[Group], rows: Sequence[PublishedRow] = ()) -> Figure:
+    """Overall accuracy of all methods after each session, published ones thin in the background (fig. 5)."""
+    with house_style():
+        figure = Figure(figsize=(5.4, 4.9), layout="constrained")
+        axes = figure.subplots()
+        ends: list[LineEnd] = []
+        for row in {row.method: row for row in reversed(rows)}.values():  # the first row of each method
+            look: dict[str, Any] = {"color": MUTED, "linewidth": 0.9, "alpha": 0.55, "gid": PUBLISHED}
+            axes.plot(range(len(row.overall)), row.overall, label=row.method, **look)
+            ends.append(LineEnd(len(row.overall) - 1, row.overall[-1], row.method, MUTED, PUBLISHED, 7))
+        for place, group in enumerate(groups):
+            sessions, mean, deviation = curve(group, OVERALL)
+            style = method_style(place)
+            axes.plot(sessions, mean, label=group.label, **style)
+            low, high, name = mean - deviation, mean + deviation, style["gid"]
+            axes.fill_between(sessions, low, high, color=style["color"], alpha=0.2, linewidth=0, gid=name)
+            text = f"{group.label} {mean[-1]:.1f}"
+            ends.append(LineEnd(float(sessions[-1]), float(mean[-1]), text, style["color"], name))
+        axes.set(xlabel="session", ylabel="overall accuracy (%)")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.margins(x=0.03, y=0.06)
+        label_line_ends(axes, ends, gap=3.6)
+        return figure
+
+
+def imbalance(groups: Sequence[Group]) -> Figure:
+    """Base against novel accuracy, and current against past novel classes, after each session (fig. 2).
+
+    Colours tell the kinds of classes apart, marks and dashes the methods.
+    """
+    sides = (
+        ("Base against novel classes", ((BASE, BASE_COLOUR, 1.0), (INC, NOVEL_COLOUR, 1.0))),
+        ("Current against past novel classes", ((CINC, NOVEL_COLOUR, 1.0), (PINC, NOVEL_COLOUR, 0.45))),
+    )
+    with house_style():
+        figure = Figure(figsize=(8.4, 3.9), layout="constrained")
+        for axes, (title, kinds) in zip(figure.subplots(1, 2, sharey=True), sides, strict=True):
+            for place, group in enumerate(groups):
+                for measure, colour, alpha in kinds:
+                    _draw_kind(axes, group, place, measure, colour, alpha)
+            axes.set(xlabel="session", ylim=(0, 100))
+            axes.set_title(title)
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        figure.axes[0].set_ylabel("accuracy (%)")
+        _imbalance_legends(figure, groups)
+        return figure
+
+
+def _draw_kind(
+    axes: Axes, group: Group, place: int, measure: SessionMeasure, colour: str, alpha: float
+) -> None:
+    sessions, mean, _ = curve(group, measure)
+    style = method_style(place) | {"color": colour, "linestyle": ("-", "--", ":", "-.")[place % 4]}
+    axes.plot(sessions, mean, alpha=alpha, label=f"{group.label}: {measure.title}", **style)
+
+
+def _imbalance_legends(figure: Figure, groups: Sequence[Group]) -> None:
+    kinds = [
+        Line2D([], [], color=BASE_COLOUR, label="base"),
+        Line2D([], [], color=NOVEL_COLOUR, label="novel (right: current)"),
+        Line2D([], [], color=NOVEL_COLOUR, alpha=0.45, label="past novel"),
+    ]
+    styles = [
+        method_style(place) | {"linestyle": ("-", "--", ":", "-.")[place % 4]} for place in range(len(groups))
+    ]
+    methods = [
+        Line2D([], [], **(style | {"color": MUTED}), label=group.label)
+        for style, group in zip(styles, groups, strict=True)
+    ]
+    legend = figure.legend(handles=[*kinds, *methods], loc="outside lower center", ncols=4, handlelength=3)
+    name_legend(legend, ["", "", "", *map(method_name, range(len(groups)))])
 
 
 def trade_off(groups: Sequence[Group]) -> Figure:
     """Novel against base accuracy: each method walks a path over the sessions, its last one marked large."""
     with house_style():
-        figure = Figure(figsize=(5.2, 4.4), layout="constrained")
+        figure = Figure(figsize=(5.2, 4.9), layout="constrained")
         axes = figure.subplots()
-        _draw_equal_harmonic_means(axes)
-        axes.plot([0, 100], [0, 100], color="#B0B0B0", linewidth=1, linestyle=(0, (6, 4)))
+        reached = []
         for place, group in enumerate(groups):
             style = method_style(place)
             _, base, _ = curve(group, BASE)
             _, novel, _ = curve(group, INC)
             base = base[len(base) - len(novel) :]  # session 0 has no novel classes yet
             axes.plot(base, novel, label=group.label, markersize=4, **style)
-            axes.plot(base[-1:], novel[-1:], color=style["color"], marker=style["marker"], markersize=10)
-        axes.set(xlim=(0, 100), ylim=(0, 100), aspect="equal")
-        axes.set_xlabel("base accuracy (%)")
-        axes.set_ylabel("novel accuracy (%)")
+            axes.plot(base[-1:], novel[-1:], **(style | {"markersize": 10}))
+            reached += [*base, *novel]
+        high = min(100, 10 * (max(reached) // 10 + 1))
+        low = min(10 * (min(reached) // 10), high - 10)
+        axes.plot([low, high], [low, high], color=MUTED, alpha=0.6, linewidth=1, linestyle=(0, (6, 4)))
+        _draw_equal_harmonic_means(axes, low, high)
+        axes.set(xlim=(low, high), ylim=(low, high), aspect="equal")
+        axes.set(xlabel="base accuracy (%)", ylabel="novel accuracy (%)")
         axes.set_title("From session 1 to the last (large mark)")
-        figure.legend(loc="outside right upper")
+        legend = figure.legend(loc="outside lower center", ncols=3)
+        name_legend(legend, [method_name(i) for i in range(len(groups))])
         return figure
 
 
-def _draw_equal_harmonic_means(axes: Axes) -> None:
-    """Thin curves on which the harmonic mean of base and novel accuracy is the same."""
-    for level in (20, 40, 60, 80):
-        base = np.linspace(level / 2 + 0.5, 100, 200)
+def _draw_equal_harmonic_means(axes: Axes, low: float, high: float) -> None:
+    """Thin curves on which the harmonic mean of base and novel accuracy is the same, named at the right."""
+    word = "harmonic mean "
+    for level in range(10, 100, 10):
+        if not low < level < high:
+            continue
+        base = np.linspace(max(low, level / 2 + 0.1), high, 400)
         novel = level * base / (2 * base - level)
-        shown = novel <= 100
-        axes.plot(base[shown], novel[shown], color="#D9D9D9", linewidth=0.8, zorder=1)
-        text = f"harmonic mean {level}" if level == 20 else str(level)
-        axes.annotate(
-            text, (99, level * 99 / (198 - level)), color="#8A8A8A", fontsize=7, ha="right", va="bottom"
-        )
+        shown = (novel >= low) & (novel <= high)
+        axes.plot(base[shown], novel[shown], color=GRID, linewidth=1.2, zorder=1)
+        if shown[-1] and novel[-1] < high - 0.03 * (high - low):
+            at = (high - 0.01 * (high - low), novel[-1])
+            axes.annotate(f"{word}{level}", at, color=MUTED, fontsize=7, ha="right", va="bottom")
+            word = ""
 
 
-def curve(group: Group, measure: SessionMeasure) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def curve(group: Group, measure: SessionMeasure) -> tuple[NDArray[np.float64], ...]:
     """Sessions in which the measure is defined, its mean over seeds and its deviation (0 for one seed)."""
     spreads = [(t, group.session(t, measure.pick)) for t in range(group.session_count)]
     known = [(t, spread.mean, spread.deviation or 0.0) for t, spread in spreads if spread is not None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 
 from fairshot.evaluation.metrics import Metrics, SessionMetrics
 from fairshot.evaluation.result import Result
+from fairshot.reporting.settings import flat
 
 MOST_DIFFERENCES_IN_A_LABEL = 3
 
@@ -106,7 +107,7 @@ def _label(own: list[Result], members: list[list[Result]]) -> str:
     rivals = [other for other in members if other[0].method == method and other[0].benchmark == benchmark]
     if len(rivals) == 1:
         return method
-    settings = [dict(_flat(_without_seed(rival[0].recipe))) for rival in rivals]
+    settings = [dict(flat(_without_seed(rival[0].recipe))) for rival in rivals]
     mine = settings[rivals.index(own)]
     differing = [key for key in mine if any(other.get(key) != mine[key] for other in settings)]
     if not differing or len(differing) > MOST_DIFFERENCES_IN_A_LABEL:
@@ -117,14 +118,6 @@ def _label(own: list[Result], members: list[list[Result]]) -> str:
 
 def _without_seed(recipe: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in recipe.items() if key != "seed"}
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _plain(value: Any) -> str:

@@ -38,9 +38,15 @@ OVERALL = SessionMeasure(
     "share of the test images of all classes seen so far that are answered rightly",
     lambda s: s.overall,
 )
-BASE = SessionMeasure("Base", "the same share among the classes of session 0", lambda s: s.base)
+BASE = SessionMeasure(
+    "Base",
+    "share of the test images of base classes, those of session 0, that are answered rightly",
+    lambda s: s.base,
+)
 INC = SessionMeasure(
-    "Inc", "the same share among all incremental classes, those learnt from a few images", lambda s: s.inc
+    "Inc",
+    "the same of all incremental (novel) classes, those learnt later from a few images each",
+    lambda s: s.inc,
 )
 CINC = SessionMeasure("CInc", "Inc of the classes that this session introduced", lambda s: s.cinc)
 PINC = SessionMeasure("PInc", "Inc of the classes of earlier incremental sessions", lambda s: s.pinc)

@@ -6,25 +6,50 @@ import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 from matplotlib.style import context
+from sklearn.isotonic import isotonic_regression
 
 from fairshot.files import write_atomically
 
-# The palette of Okabe and Ito. Blue and vermilion mean base and novel everywhere; methods get the others.
-BASE_COLOUR = "#0072B2"
-NOVEL_COLOUR = "#D55E00"
-OVERALL_COLOUR = "#4D4D4D"
-METHOD_COLOURS = ("#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D1F", "#7F7F7F")
+# Each colour on paper and, lighter, on a dark screen; the name is that of the page's CSS variable. From the
+# palettes of Okabe and Ito and of Tol. Blue and vermilion mean base and novel, methods get the others.
+COLOURS = {
+    "ink": ("#1c1c1e", "#e9e7e2"),
+    "muted": ("#75757a", "#a09e99"),
+    "grid": ("#e3e3e3", "#33363c"),
+    "base": ("#0072b2", "#4db3f0"),
+    "novel": ("#d55e00", "#ff8f4a"),
+    "overall": ("#4d4d4d", "#b8b8b8"),
+    "m0": ("#009e73", "#2cc79b"),
+    "m1": ("#cc79a7", "#e6a3ca"),
+    "m2": ("#e69f00", "#f2b63c"),
+    "m3": ("#332288", "#9a8cf0"),
+    "m4": ("#000000", "#f4f4f4"),
+    "m5": ("#999933", "#c6c65a"),
+    "m6": ("#882255", "#d0618f"),
+}
+INK, MUTED, GRID, BASE_COLOUR, NOVEL_COLOUR, OVERALL_COLOUR, *METHOD_COLOURS = (
+    c for c, _ in COLOURS.values()
+)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 DASHES = ("-", "--", "-.", ":")
+PUBLISHED = "published"  # the name that published lines share, as each method has its own
 
 _SETTINGS: dict[str, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
     "axes.titlesize": 10,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
@@ -32,12 +57,13 @@ _SETTINGS: dict[str, Any] = {
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
-    "grid.color": "#E3E3E3",
+    "grid.color": GRID,
     "grid.linewidth": 0.7,
     "lines.linewidth": 1.8,
     "lines.markersize": 4.5,
     "legend.frameon": False,
     "figure.facecolor": "white",
+    "text.parse_math": False,  # class names may hold a dollar sign
     "svg.fonttype": "none",
     "svg.hashsalt": "fairshot",
     "pdf.fonttype": 42,
@@ -52,48 +78,92 @@ def house_style() -> Iterator[None]:
 
 
 def method_style(place: int) -> dict[str, Any]:
-    """Colour, marker and dash of the method at this place: no two of the first 28 look the same."""
+    """Colour, marker, dash and name of the method at this place: no two of the first 28 look the same."""
     return {
         "color": METHOD_COLOURS[place % len(METHOD_COLOURS)],
         "marker": MARKERS[place % len(MARKERS)],
         "linestyle": DASHES[place // len(METHOD_COLOURS) % len(DASHES)],
+        "gid": method_name(place),
     }
 
 
-def label_line_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]], gap: float = 4.2) -> None:
-    """Write a label (x, y, text, colour) beside the end of each line, pushed apart where ends lie close.
+def method_name(place: int) -> str:
+    """The name by which a page finds, and hides, what was drawn for a method."""
+    return f"method-{place}"
+
+
+def swatch(name: str) -> str:
+    """The page's colour of the method with this name."""
+    return f"var(--m{int(name.rpartition('-')[2]) % len(METHOD_COLOURS)})"
+
+
+def name_legend(legend: Legend, names: Sequence[str]) -> None:
+    """Give each entry of a legend the name of its method, so that it hides with the method."""
+    for name, handle, text in zip(names, legend.legend_handles, legend.get_texts(), strict=True):
+        text.set_gid(name)
+        if isinstance(handle, Artist):
+            handle.set_gid(name)
+
+
+_LEADER = {"arrowstyle": "-", "linewidth": 0.6, "alpha": 0.6, "relpos": (0, 0.5), "shrinkA": 2, "shrinkB": 4}
+
+
+class LineEnd(NamedTuple):
+    """Where a line ends, and the label that belongs there; `name` is that of its method, if it has one."""
+
+    x: float
+    y: float
+    text: str
+    colour: str
+    name: str = ""
+    size: float = 9
+
+
+def label_line_ends(axes: Axes, ends: Sequence[LineEnd], gap: float = 4.2) -> None:
+    """Write a label beside each line's end, as near to it as labels can stand without touching.
 
     `gap` is the least distance between two labels in percent of the height of the axes.
     """
     low, high = axes.get_ylim()
-    least = gap / 100 * (high - low)
-    ordered = sorted(ends, key=lambda end: end[1])
-    heights: list[float] = []
-    for _, y, _, _ in ordered:
-        heights.append(max(y, heights[-1] + least) if heights else max(y, low))
-    for i in range(len(heights) - 1, -1, -1):  # what was pushed over the top comes back down
-        ceiling = high if i == len(heights) - 1 else heights[i + 1] - least
-        heights[i] = min(heights[i], ceiling)
-    for (x, _, text, colour), height in zip(ordered, heights, strict=True):
+    ends = sorted(ends, key=lambda end: end.y)
+    steps = gap / 100 * (high - low) * np.arange(len(ends))
+    ceiling = high - steps[-1]
+    free = isotonic_regression([end.y for end in ends] - steps, y_min=min(low, ceiling), y_max=ceiling)
+    for end, height in zip(ends, free + steps, strict=True):
+        moved = abs(height - end.y) > 0.01 * (high - low)
         axes.annotate(
-            text,
-            (x, height),
-            xytext=(7, 0),
-            textcoords="offset points",
-            color=colour,
+            end.text,
+            (end.x, end.y),
+            xytext=(1.04, height),
+            textcoords=axes.get_yaxis_transform(),
+            color=end.colour,
+            fontsize=end.size,
             va="center",
             annotation_clip=False,
+            gid=end.name or None,
+            arrowprops=_LEADER | {"color": end.colour} if moved else None,
         )
 
 
-def save(figure: Figure, folder: Path, name: str, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
-    """Write the figure in each format, without dates, so that equal data give equal files."""
+def render(figure: Figure, kinds: Sequence[str]) -> dict[str, bytes]:
+    """The figure as a file of each kind, without dates, so that equal data give equal files."""
+    stamps: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    files = {}
+    with house_style():
+        figure.draw_without_rendering()  # lays the figure out, once for all kinds
+        figure.set_layout_engine("none")
+        frame = figure.get_tightbbox().padded(0.08)
+        for kind in kinds:
+            content = io.BytesIO()
+            figure.savefig(content, format=kind, dpi=160, bbox_inches=frame, metadata=stamps.get(kind, {}))
+            files[kind] = content.getvalue()
+    return files
+
+
+def save(figure: Figure, folder: Path, name: str, kinds: Sequence[str] = ("png", "svg")) -> list[Path]:
+    """Write the figure in each format."""
     paths = []
-    for kind in formats:
-        content = io.BytesIO()
-        with house_style():
-            stamp = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
-            figure.savefig(content, format=kind, dpi=160, bbox_inches="tight", metadata=stamp)
-        write_atomically(folder / f"{name}.{kind}", content.getvalue())
+    for kind, content in render(figure, kinds).items():
         paths.append(folder / f"{name}.{kind}")
+        write_atomically(paths[-1], content)
     return paths

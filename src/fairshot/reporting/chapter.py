@@ -1,0 +1,146 @@
+"""A chapter of the report: all that the runs on one benchmark have to show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fairshot.progress import SILENT, Reporter
+from fairshot.reporting import sections
+from fairshot.reporting.ablations import ablation_tables
+from fairshot.reporting.classfigures import Answers, answers, base_classes, confusion_pixels
+from fairshot.reporting.export import write_table
+from fairshot.reporting.groups import Group
+from fairshot.reporting.inline import picture_address
+from fairshot.reporting.measures import BASE_AVG, BASE_INC, INC_AVG
+from fairshot.reporting.papertables import PaperTable, comparison_tables, session_table, summary_table
+from fairshot.reporting.plates import Plate, Studio
+from fairshot.reporting.published import PublishedRow, published
+from fairshot.reporting.runs import Run
+from fairshot.reporting.style import method_name
+
+
+class Confusion(NamedTuple):
+    """The picture of a confusion matrix, where its blocks part (in percent), and what was answered."""
+
+    label: str
+    method: str
+    address: str
+    border: float
+    answers: dict[str, Answers]
+
+
+class SessionView(NamedTuple):
+    """One session: the classes seen by then, the numbers, the confusion matrices."""
+
+    t: int
+    classes: int
+    table: PaperTable
+    confusions: list[Confusion]
+
+
+class Balance(NamedTuple):
+    """How a method treats base and novel classes on average."""
+
+    label: str
+    method: str
+    base: float
+    novel: float
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """What the page shows of one benchmark."""
+
+    name: str
+    groups: list[Group]
+    runs: list[Run]
+    summary: PaperTable
+    balances: list[Balance]
+    sessions: list[SessionView]
+    tables: list[PaperTable]
+    table_files: dict[str, list[str]]
+    plates: dict[str, list[Plate]]  # by section
+    confusion_files: tuple[str, ...]
+    published_rows: int
+
+    @property
+    def method_names(self) -> dict[str, str]:
+        """The name of each group on the page, by its label."""
+        return {group.label: method_name(place) for place, group in enumerate(self.groups)}
+
+    @property
+    def missing(self) -> list[str]:
+        """What the runs of this chapter do not hold, runs with the same lack together."""
+        lacking: dict[str, list[str]] = {}
+        for run in self.runs:
+            for text in run.missing:
+                lacking.setdefault(text, []).append(run.name)
+        return [f"{', '.join(names)}: {text}" for text, names in lacking.items()]
+
+    def method_of(self, run: Run) -> str:
+        """The name of the group that a run belongs to."""
+        places = (i for i, group in enumerate(self.groups) if any(run.result is r for r in group.results))
+        return method_name(next(places))
+
+
+def write_chapter(
+    name: str, groups: list[Group], runs: Sequence[Run], studio: Studio, reporter: Reporter = SILENT
+) -> Chapter:
+    """Draw and write all that these runs allow."""
+    own = [run for run in runs if any(run.result is result for g in groups for result in g.results)]
+    rows = published().on(groups[0].benchmark, groups[0].session_count)
+    summary = summary_table(groups)
+    tables = [*comparison_tables(groups, rows), *ablation_tables(groups, published())]
+    written = {t.key: write_table(t, studio.out / "tables", studio.prefix) for t in (summary, *tables)}
+    return Chapter(
+        name=name,
+        groups=groups,
+        runs=own,
+        summary=summary,
+        balances=[balance for place, g in enumerate(groups) if (balance := _balance(place, g)) is not None],
+        sessions=[_session_view(groups, t) for t in range(groups[0].session_count)],
+        tables=tables,
+        table_files={key: [f"tables/{path.name}" for path in paths] for key, paths in written.items()},
+        plates=_plates(groups, own, rows, studio, reporter),
+        confusion_files=sections.confusion(groups, studio),
+        published_rows=len(rows),
+    )
+
+
+def _plates(
+    groups: list[Group], runs: list[Run], rows: list[PublishedRow], studio: Studio, reporter: Reporter
+) -> dict[str, list[Plate]]:
+    work: dict[str, Callable[[], list[Plate]]] = {
+        "accuracy": lambda: sections.accuracy(groups, studio),
+        "comparison": lambda: sections.comparison(groups, rows, studio),
+        "classes": lambda: sections.classes(groups, studio),
+        "gates": lambda: sections.gates(runs, studio),
+        "training": lambda: sections.training(groups, runs, studio),
+    }
+    plates = {}
+    with reporter.track("figures", len(work)) as advance:
+        for section, draw in work.items():
+            plates[section] = draw()
+            advance(1, section)
+    return plates | {"features": sections.features(groups, runs, studio, reporter)}
+
+
+def _balance(place: int, group: Group) -> Balance | None:
+    base, novel, ratio = (group.summary(measure.pick) for measure in (BASE_AVG, INC_AVG, BASE_INC))
+    if base is None or novel is None or ratio is None:
+        return None
+    return Balance(group.label, method_name(place), base.mean, novel.mean, ratio.mean)
+
+
+def _session_view(groups: Sequence[Group], t: int) -> SessionView:
+    confusions = []
+    for place, group in enumerate(groups):
+        pixels = confusion_pixels(group, t)
+        border = 100 * base_classes(group) / len(pixels)
+        picture = picture_address(pixels)
+        confusions.append(Confusion(group.label, method_name(place), picture, border, answers(group, t)))
+    seen = sum(len(classes) for classes in groups[0].results[0].sessions[: t + 1])
+    return SessionView(t, seen, session_table(groups, t), confusions)

@@ -1,0 +1,75 @@
+"""Curves of the work itself: training, and what rules that favour novel classes trade."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from fairshot.reporting.runs import Gate, TradeOff
+from fairshot.reporting.style import MUTED, house_style, method_style, name_legend
+
+
+@dataclass(frozen=True)
+class Training:
+    """The training log of a run, drawn in the look of the method at this place."""
+
+    label: str
+    place: int
+    columns: dict[str, NDArray[np.float64]]
+
+    @property
+    def images_per_second(self) -> float | None:
+        """The median speed."""
+        speeds = self.columns.get("images_per_second")
+        return None if speeds is None else float(np.median(speeds))
+
+
+def training_curve(logs: Sequence[Training]) -> Figure:
+    """Loss and learning rate over the epochs."""
+    with house_style():
+        figure = Figure(figsize=(8.4, 3.2), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        names = []
+        for log in logs:
+            style = method_style(log.place) | {"marker": "", "linewidth": 1.4}
+            names.append(style["gid"])
+            left.plot(log.columns["epoch"], log.columns["loss"], label=log.label, **style)
+            if "learning_rate" in log.columns:
+                right.plot(log.columns["epoch"], log.columns["learning_rate"], **style)
+        left.set(xlabel="epoch", ylabel="loss (nats)", title="Training loss", ylim=(0, None))
+        right.set(xlabel="epoch", ylabel="learning rate", title="Learning rate", ylim=(0, None))
+        if not right.lines:
+            right.remove()
+        name_legend(figure.legend(loc="outside lower center", ncols=4), names)
+        return figure
+
+
+def gates(trade_off: TradeOff, label: str) -> Figure:
+    """What each rule reaches over its settings: overall accuracy and harmonic mean against novel accuracy."""
+    with house_style():
+        figure = Figure(figsize=(8.4, 3.9), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        for place, gate in enumerate(trade_off.rules):
+            _draw_gate(left, right, place, gate)
+        left.set(ylabel="average overall accuracy (%)", title=f"{label}: overall accuracy")
+        right.set(ylabel="average harmonic mean (%)", title="Harmonic mean, best setting ringed")
+        for axes in (left, right):
+            axes.set_xlabel("average novel accuracy (%)")
+        figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+        return figure
+
+
+def _draw_gate(left: Axes, right: Axes, place: int, gate: Gate) -> None:
+    points = sorted(gate.points, key=lambda point: point.inc_avg)
+    style = method_style(place) | {"gid": None}
+    novel = [point.inc_avg for point in points]
+    left.plot(novel, [point.overall_avg for point in points], label=gate.name, **style)
+    harmonic = [point.harmonic_mean_avg for point in points]
+    right.plot(novel, harmonic, label=gate.name, **style)
+    best = int(np.argmax(harmonic))
+    right.plot(novel[best], harmonic[best], "o", markersize=12, fillstyle="none", color=MUTED)

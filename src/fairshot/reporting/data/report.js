@@ -1,0 +1,50 @@
+"use strict";
+// Hide and show methods, switch sessions and colours, copy commands. The page is whole without this.
+
+for (const chapter of document.querySelectorAll("[data-chapter]")) {
+  for (const box of chapter.querySelectorAll("[data-toggle]")) {
+    const show = () => {
+      for (const element of chapter.querySelectorAll(`[data-method="${box.dataset.toggle}"]`)) {
+        element.style.display = box.checked ? "" : "none";
+      }
+    };
+    box.addEventListener("change", show);
+    show(); // a browser may remember what was unticked before a reload
+  }
+}
+
+for (const section of document.querySelectorAll("[data-sessions]")) {
+  const radios = [...section.querySelectorAll("input[type=radio]")];
+  const show = () => {
+    const chosen = radios.find((radio) => radio.checked).value;
+    for (const view of section.querySelectorAll("[data-session]")) {
+      view.hidden = view.dataset.session !== chosen;
+    }
+  };
+  radios.forEach((radio) => radio.addEventListener("change", show));
+  show();
+}
+
+document.getElementById("theme").addEventListener("click", () => {
+  const root = document.documentElement;
+  const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  root.dataset.theme = (root.dataset.theme || system) === "dark" ? "light" : "dark";
+});
+
+for (const button of document.querySelectorAll(".copy")) {
+  button.hidden = !navigator.clipboard;
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(button.previousElementSibling.textContent);
+    button.textContent = "copied";
+    setTimeout(() => (button.textContent = "copy"), 1500);
+  });
+}
+
+// Recipes belong on paper too.
+const details = document.querySelectorAll("details");
+let opened = [];
+addEventListener("beforeprint", () => {
+  opened = [...details].filter((one) => !one.open);
+  opened.forEach((one) => (one.open = true));
+});
+addEventListener("afterprint", () => opened.forEach((one) => (one.open = false)));

@@ -1,0 +1,111 @@
+"""Tables as LaTeX for a paper and as CSV for a spreadsheet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from pathlib import Path
+
+from fairshot.files import write_atomically
+from fairshot.reporting.groups import Spread
+from fairshot.reporting.papertables import PaperTable, Row
+from fairshot.reporting.settings import PARTS
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    **{sign: "\\" + sign for sign in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}
+
+
+def write_table(table: PaperTable, folder: Path, prefix: str = "") -> list[Path]:
+    """Write the table as LaTeX and CSV into the folder."""
+    paths = []
+    for suffix, text in (("tex", to_latex(table)), ("csv", to_csv(table))):
+        path = folder / f"{prefix}{table.key}.{suffix}"
+        write_atomically(path, text.encode())
+        paths.append(path)
+    return paths
+
+
+def to_csv(table: PaperTable) -> str:
+    """Write every number in full, its deviation beside it, and where a row comes from."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    titles = [f"{column.band}: {column.title}" if column.band else column.title for column in table.columns]
+    head = [cell for title in titles for cell in (title, f"{title} deviation")]
+    writer.writerow(["row", *(PARTS[part][0] for part in table.parts), *head, "seeds", "source", "remarks"])
+    for row in table.rows:
+        ticks = [int(part in row.parts) for part in table.parts]
+        numbers = [cell for value in row.values for cell in _csv_cells(value)]
+        seeds = row.seeds if row.ours else ""
+        writer.writerow(
+            [row.name, *ticks, *numbers, seeds, row.source or "this report", "; ".join(row.remarks)]
+        )
+    return text.getvalue()
+
+
+def _csv_cells(value: Spread | None) -> tuple[str, str]:
+    if value is None:
+        return "", ""
+    return repr(value.mean), "" if value.deviation is None else repr(value.deviation)
+
+
+def to_latex(table: PaperTable) -> str:
+    """Write a table for the booktabs package: best values bold, remarks as letters explained below."""
+    lines = [
+        "% needs \\usepackage{booktabs}",
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{escape(f'{table.title}. {table.caption}')}}}",
+        rf"\label{{tab:{table.key}}}",
+        rf"\begin{{tabular}}{{l{'c' * len(table.parts)}{'r' * len(table.columns)}}}",
+        r"\toprule",
+    ]
+    skipped = " & " * len(table.parts)
+    if any(band for band, _ in table.bands):
+        spans = [rf"\multicolumn{{{span}}}{{c}}{{{escape(band)}}}" for band, span in table.bands]
+        lines.append(f"{skipped} & {' & '.join(spans)} \\\\")
+    titles = [escape(PARTS[part][0]) for part in table.parts] + [escape(c.title) for c in table.columns]
+    lines += [f"Method & {' & '.join(titles)} \\\\", r"\midrule"]
+    for place, row in enumerate(table.rows):
+        if place and row.ours and not table.rows[place - 1].ours and not table.parts:
+            lines.append(r"\midrule")
+        lines.append(_latex_row(table, place, row))
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    lines += _latex_notes(table)
+    return "\n".join([*lines, r"\end{table}", ""])
+
+
+def _latex_row(table: PaperTable, place: int, row: Row) -> str:
+    letters = ",".join(table.remarks[remark] for remark in row.remarks)
+    label = escape(row.name) + (rf"\textsuperscript{{{letters}}}" if letters else "")
+    ticks = [r"$\surd$" if part in row.parts else "" for part in table.parts]
+    numbers = [_latex_cell(value, place in table.winners[i]) for i, value in enumerate(row.values)]
+    return f"{' & '.join([label, *ticks, *numbers])} \\\\"
+
+
+def _latex_cell(value: Spread | None, is_best: bool) -> str:
+    if value is None:
+        return "--"
+    mean = f"{value.mean:.2f}" if math.isfinite(value.mean) else r"$\infty$"
+    mean = rf"\textbf{{{mean}}}" if is_best else mean
+    return mean if value.deviation is None else rf"{mean} {{\scriptsize $\pm${value.deviation:.2f}}}"
+
+
+def _latex_notes(table: PaperTable) -> list[str]:
+    notes = [rf"\textsuperscript{{{letter}}} {escape(text)}" for text, letter in table.remarks.items()]
+    sources = dict.fromkeys(row.source for row in table.rows if not row.ours)
+    if sources:
+        notes.append(f"Published rows: {escape('; '.join(sources))}")
+    seeds = {row.seeds for row in table.rows if row.ours and row.seeds > 1}
+    if seeds:
+        notes.append(rf"$\pm$ is the sample deviation over {' or '.join(map(str, sorted(seeds)))} seeds")
+    return [rf"\par\smallskip\footnotesize {'; '.join(notes)}."] if notes else []
+
+
+def escape(text: str) -> str:
+    """Make plain text safe for LaTeX."""
+    return "".join(_LATEX.get(sign, sign) for sign in text)

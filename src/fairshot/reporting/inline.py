@@ -1,0 +1,49 @@
+"""Figures inside a page: SVG that follows the page's colours and lets its methods be hidden."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+
+import numpy as np
+from markupsafe import Markup, escape
+from numpy.typing import NDArray
+from PIL import Image
+
+from fairshot.reporting.style import COLOURS, PUBLISHED
+
+_NAMED = re.compile(rf'id="(method-\d+|{PUBLISHED})"')
+_FONT = re.compile(r"(font: [^;\"]*?\d+px) [^;\"]+")
+
+
+def inline_svg(svg: bytes, key: str, alt: str) -> Markup:
+    """Turn a figure's SVG file into an element of the page.
+
+    Ids get the figure's key in front, for a page holds many figures. What was drawn for a method carries its
+    name in `data-method`. Colours of the palette become the page's variables, which differ in the dark.
+    """
+    text = svg.decode()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'id="image[0-9a-f]+"', "", text)  # equal pictures would share it, and nothing refers to it
+    text = _NAMED.sub(r'data-method="\1"', text)
+    text = re.sub(r'\bid="', f'id="{key}-', text)
+    text = re.sub(r'(url\(#|xlink:href="#)', rf"\g<1>{key}-", text)
+    for name, (colour, _) in COLOURS.items():
+        text = text.replace(colour, f"var(--{name})")
+    text = text.replace("fill: #ffffff", "fill: none")
+    text = _FONT.sub(r"\1 var(--font)", text)
+    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
+    width = re.search(r'viewBox="0 0 ([\d.]+)', text)
+    size = f' style="max-width: {float(width.group(1)) * 1.45:.0f}px"' if width else ""
+    described = f'<svg role="img" aria-label="{escape(alt)}"{size}'
+    return Markup(text.replace("<svg", described, 1))
+
+
+def picture_address(pixels: NDArray[np.uint8]) -> str:
+    """Pixels (H, W, 4) as the address of a PNG that needs no file."""
+    content = io.BytesIO()
+    Image.fromarray(pixels, "RGBA").save(content, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(content.getvalue()).decode()

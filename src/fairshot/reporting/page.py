@@ -1,0 +1,86 @@
+"""The page: one HTML file that opens without a network, from what the chapters hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from importlib import metadata
+from importlib.resources import files
+
+import yaml
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from fairshot.evaluation.result import Result
+from fairshot.reporting.chapter import Chapter
+from fairshot.reporting.figures import slug
+from fairshot.reporting.groups import Spread, total_seconds
+from fairshot.reporting.runs import Run
+from fairshot.reporting.settings import PARTS
+from fairshot.reporting.style import COLOURS, swatch
+
+
+def render_page(chapters: Sequence[Chapter], runs: Sequence[Run], command: str) -> str:
+    """Fill the template."""
+    environment = Environment(
+        loader=PackageLoader("fairshot.reporting", "data"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters |= {"number": _number, "duration": _duration, "recipe": _recipe, "ratio": _ratio}
+    environment.filters |= {"swatch": swatch, "slug": slug}
+    environment.globals["PARTS"] = PARTS
+    return environment.get_template("report.html.j2").render(
+        chapters=chapters,
+        runs=runs,
+        title=_title(chapters),
+        command=command,
+        version=metadata.version("fairshot"),
+        style=Markup(_palette() + _data("report.css")),
+        script=Markup(_data("report.js")),
+    )
+
+
+def _title(chapters: Sequence[Chapter]) -> str:
+    methods = dict.fromkeys(group.results[0].method for chapter in chapters for group in chapter.groups)
+    benchmarks = dict.fromkeys(chapter.groups[0].benchmark for chapter in chapters)
+    if not methods:
+        return "No finished run yet"
+    return f"{', '.join(methods)} on {', '.join(benchmarks)}"
+
+
+def _palette() -> str:
+    """The colours of the figures as variables, on paper and on a dark screen."""
+    light, dark = (";".join(f"--{name}:{pair[i]}" for name, pair in COLOURS.items()) for i in (0, 1))
+    return (
+        f":root{{{light}}}"
+        f"@media screen and (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}"
+        f"@media screen{{:root[data-theme=dark]{{{dark}}}}}\n"
+    )
+
+
+def _data(name: str) -> str:
+    return (files("fairshot.reporting") / "data" / name).read_text(encoding="utf-8")
+
+
+def _number(value: Spread | None) -> str:
+    if value is None:
+        return "–"
+    return _ratio(value.mean)
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if math.isfinite(value) else "∞"
+
+
+def _duration(result: Result) -> str:
+    seconds = total_seconds(result)
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _recipe(result: Result) -> str:
+    return yaml.safe_dump(result.recipe, sort_keys=False, allow_unicode=True).strip()

@@ -1,0 +1,48 @@
+"""Plates: figures as a page shows them, and as files beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from fairshot.files import write_atomically
+from fairshot.reporting.inline import inline_svg
+from fairshot.reporting.style import render
+
+KINDS = ("png", "svg", "pdf")
+
+
+@dataclass(frozen=True)
+class Plate:
+    """A figure with what a page says of it; `method` names the one it belongs to, if it is one's alone."""
+
+    svg: Markup
+    title: str
+    caption: str
+    files: tuple[str, ...] = ()
+    method: str = ""
+
+
+@dataclass(frozen=True)
+class Studio:
+    """Writes the figures of a chapter into the folder of the report, their names behind a prefix."""
+
+    out: Path
+    prefix: str = ""
+
+    def plate(self, key: str, figure: Figure, title: str, alt: str, caption: str, method: str = "") -> Plate:
+        """Save the figure for a paper, and make a plate of it."""
+        pictures = render(figure, KINDS)
+        files = {kind: f"figures/{self.prefix}{key}.{kind}" for kind in KINDS}
+        for kind, content in pictures.items():
+            write_atomically(self.out / files[kind], content)
+        svg = inline_svg(pictures["svg"], self.prefix + key, alt)
+        return Plate(svg, title, caption, tuple(files.values()), method)
+
+    def sketch(self, key: str, figure: Figure, alt: str, method: str, files: tuple[str, ...]) -> Plate:
+        """Make a plate of one method's part of a figure whose files are there already."""
+        svg = inline_svg(render(figure, ["svg"])["svg"], self.prefix + key, alt)
+        return Plate(svg, "", "", files, method)

@@ -1,0 +1,75 @@
+"""Published rows, shipped as data with their source, to stand beside ours."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+import yaml
+from pydantic import BaseModel, ConfigDict
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PublishedRow(_Strict):
+    """A method on a benchmark: `overall` from session 0, `inc` from session 1, `pinc` where printed."""
+
+    method: str
+    benchmark: str
+    source: str
+    backbone: str
+    memory: str | None
+    transductive: bool
+    overall: tuple[float, ...]
+    inc: tuple[float, ...] | None = None
+    pinc: dict[int, float] = {}
+    overall_avg: float | None = None
+    base_inc: float | None = None
+    base_inc_derived: float | None = None  # what overall and inc imply, where the printed ratio disagrees
+    bicp: float | None = None
+
+    @property
+    def average(self) -> float:
+        """Overall accuracy averaged over the sessions: as printed, or from the printed sessions."""
+        return self.overall_avg if self.overall_avg is not None else float(np.mean(self.overall))
+
+
+class ComponentsRow(_Strict):
+    """A line of table 2: the parts of SSS switched on."""
+
+    parts: tuple[str, ...]
+    inc: tuple[float, ...]
+    base_inc: float
+
+
+class FeaturesRow(_Strict):
+    """A line of tables 3 and 11: a way to use the two kinds of features."""
+
+    way: str
+    printed_as: str
+    overall: tuple[float, ...]
+    inc: tuple[float, ...]
+    overall_avg: float
+    inc_avg: float
+
+
+class Published(_Strict):
+    """All that was published."""
+
+    rows: tuple[PublishedRow, ...]
+    components: tuple[ComponentsRow, ...]
+    features: tuple[FeaturesRow, ...]
+
+    def on(self, benchmark: str, sessions: int) -> list[PublishedRow]:
+        """Rows of a benchmark with as many sessions."""
+        return [row for row in self.rows if row.benchmark == benchmark and len(row.overall) == sessions]
+
+
+@cache
+def published() -> Published:
+    """Read the rows that ship with the package."""
+    text = (files("fairshot.reporting") / "data" / "published.yaml").read_text(encoding="utf-8")
+    return Published.model_validate(yaml.safe_load(text))

@@ -1,0 +1,158 @@
+"""Runs as a report sees them: the result, and whatever else the run left behind, each piece optional."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
+from safetensors import SafetensorError, safe_open
+
+from fairshot.errors import UserError
+from fairshot.evaluation.result import FILE_NAME, Result
+
+FEATURES = "features.safetensors"
+TRAINING = "training.csv"
+TRADE_OFF = "tradeoff.json"
+TRACES = (FILE_NAME, "recipe.yaml", "log.txt", "checkpoints", TRAINING)  # any of these makes a folder a run
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Features:
+    """Features of the test images: transferable g (N, V, d) and specific g~, classes in stream order."""
+
+    g: Floats
+    g_tilde: Floats | None
+    labels: NDArray[np.int64]
+    base_classes: int
+
+    @property
+    def is_base(self) -> NDArray[np.bool_]:
+        """Which images belong to base classes."""
+        return self.labels < self.base_classes
+
+
+class GatePoint(BaseModel):
+    """What a rule reaches with one setting; accuracies in percent."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    setting: float
+    overall_avg: float
+    inc_avg: float
+    harmonic_mean_avg: float
+
+
+class Gate(BaseModel):
+    """A rule that favours novel classes, over its settings."""
+
+    name: str
+    points: list[GatePoint]
+
+
+class TradeOff(BaseModel):
+    """The rules that a run compared on the same features."""
+
+    rules: list[Gate]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A folder of a run, read as far as it goes; `missing` says what is not there, and why it matters."""
+
+    folder: Path
+    result: Result | None = None
+    features: Features | None = None
+    training: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    trade_off: TradeOff | None = None
+    missing: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The run as its reader knows it: the last two parts of its path."""
+        return "/".join(self.folder.absolute().parts[-2:])
+
+
+def find_runs(paths: Sequence[Path]) -> list[Path]:
+    """Folders of runs among the paths and directly below them, in order and without repetition."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        if not path.is_dir():
+            raise UserError(
+                f"{path} is not a folder; give folders that `fairshot run` wrote, such as runs/demo"
+            )
+        below = [child for child in sorted(path.iterdir()) if child.is_dir() and _is_run(child)]
+        chosen = [path] if _is_run(path) else below
+        if not chosen:
+            raise UserError(
+                f"{path} holds no run: neither {FILE_NAME} nor a recipe, here or one folder below"
+            )
+        found.update(dict.fromkeys(chosen))
+    return list(found)
+
+
+def read_run(folder: Path) -> Run:
+    """Read what the folder holds; a missing or unreadable piece is a line in `missing`, never an error."""
+    missing: list[str] = []
+    result = features = trade_off = None
+    training: dict[str, NDArray[np.float64]] = {}
+    try:
+        result = Result.read(folder)
+    except UserError as problem:
+        resume = "the run was interrupted; the same command with the same --out goes on where it stopped"
+        missing.append(str(problem) if (folder / FILE_NAME).is_file() else f"no {FILE_NAME}: {resume}")
+    try:
+        features = _read_features(folder / FEATURES)
+    except FileNotFoundError:
+        missing.append(f"no {FEATURES}: t-SNE, heat map and FMO need the features of the test images")
+    except (SafetensorError, KeyError, ValueError) as problem:
+        missing.append(f"{FEATURES} cannot be read: {problem}")
+    try:
+        training = _read_training(folder / TRAINING)
+    except FileNotFoundError:
+        missing.append(f"no {TRAINING}: the training curve needs it")
+    except (KeyError, ValueError) as problem:
+        missing.append(f"{TRAINING} cannot be read: {problem}")
+    if (folder / TRADE_OFF).is_file():
+        try:
+            trade_off = TradeOff.model_validate_json((folder / TRADE_OFF).read_bytes())
+        except ValidationError as problem:
+            missing.append(f"{TRADE_OFF} cannot be read: {problem.error_count()} values do not fit")
+    return Run(folder, result, features, training, trade_off, tuple(missing))
+
+
+def _is_run(folder: Path) -> bool:
+    return any((folder / trace).exists() for trace in TRACES)
+
+
+def _read_features(path: Path) -> Features:
+    if not path.is_file():
+        raise FileNotFoundError(path)
+    with safe_open(path, framework="np") as file:
+        names = set(file.keys())
+        g = file.get_tensor("g").astype(np.float32)
+        g_tilde = file.get_tensor("g_tilde").astype(np.float32) if "g_tilde" in names else None
+        labels = file.get_tensor("labels").astype(np.int64)
+        base_classes = int((file.metadata() or {})["base_classes"])
+    if g.ndim != 3 or len(g) != len(labels) or len(g) == 0:
+        raise ValueError(f"g is {g.shape} for {len(labels)} labels, not (images, views, features)")
+    return Features(g, g_tilde, labels, base_classes)
+
+
+def _read_training(path: Path) -> dict[str, NDArray[np.float64]]:
+    if not path.is_file():
+        raise FileNotFoundError(path)
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    if not rows:
+        raise ValueError("it holds no line yet")
+    columns = [
+        name for name in rows[0] if name in ("step", "epoch", "loss", "learning_rate", "images_per_second")
+    ]
+    return {name: np.array([float(row[name]) for row in rows]) for name in columns}

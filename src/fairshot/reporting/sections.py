@@ -1,0 +1,191 @@
+"""The figures of a chapter, section by section, with what a reader sees or hears beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fairshot.progress import Reporter
+from fairshot.reporting import classfigures, curves, featurefigures, figures
+from fairshot.reporting.featurefigures import Featured
+from fairshot.reporting.groups import Group
+from fairshot.reporting.measures import BASE, INC, OVERALL, SessionMeasure
+from fairshot.reporting.plates import Plate, Studio
+from fairshot.reporting.published import PublishedRow
+from fairshot.reporting.runs import Run
+from fairshot.reporting.style import method_name
+
+
+def accuracy(groups: Sequence[Group], studio: Studio) -> list[Plate]:
+    """One plate a method, so that a hidden method leaves no hole; the file holds them all."""
+    whole = studio.plate("accuracy", figures.accuracy_per_session(groups), "", "", "")
+    plates = []
+    for place, group in enumerate(groups):
+        told = (_told(group, measure) for measure in (BASE, INC, OVERALL))
+        alt = f"Line chart of {group.label}. {' '.join(told)}"
+        figure = figures.accuracy_per_session([group])
+        plates.append(studio.sketch(f"accuracy-{place}", figure, alt, method_name(place), whole.files))
+    return plates
+
+
+def comparison(groups: Sequence[Group], rows: Sequence[PublishedRow], studio: Studio) -> list[Plate]:
+    """All methods in one picture: overall accuracy, the two imbalances, the path of the trade-off."""
+    told = " ".join(f"{group.label}: {_told(group, OVERALL)}" for group in groups)
+    plates = [
+        studio.plate(
+            "overall",
+            figures.overall_per_session(groups, rows),
+            "Overall accuracy after each session",
+            f"Line chart of overall accuracy over the sessions. {told}",
+            "Thin grey lines are published results." if rows else "",
+        )
+    ]
+    if groups[0].session_count == 1:
+        return plates
+    told = " ".join(f"{group.label}: {_told(group, BASE)} {_told(group, INC)}" for group in groups)
+    plates.append(
+        studio.plate(
+            "trade-off",
+            figures.trade_off(groups),
+            "Novel against base accuracy",
+            f"Each method's path from session 1 to the last: novel against base accuracy. {told}",
+            "On the dashed diagonal base and novel classes are treated alike; thin curves join points of "
+            "equal harmonic mean. Up and to the right is better.",
+        )
+    )
+    plates.append(
+        studio.plate(
+            "imbalance",
+            figures.imbalance(groups),
+            "Imbalance between kinds of classes",
+            f"Two line charts of accuracy over the sessions, by kind of class. {told}",
+            "The further two lines of a method lie apart, the more it favours one kind of classes: base over "
+            "novel on the left, the newest over earlier novel classes on the right.",
+        )
+    )
+    return plates
+
+
+def classes(groups: Sequence[Group], studio: Studio) -> list[Plate]:
+    """Gain and loss of single classes: against the first method, and of that one since they were learnt."""
+    plates = []
+    last = groups[0].session_count - 1
+    for place, group in enumerate(groups):
+        if place and group.results[0].class_names == groups[0].results[0].class_names:
+            points = classfigures.difference(group, groups[0])
+            title = f"{group.label} instead of {groups[0].label}, after session {last}"
+            key = f"classes-{place}"
+        elif last:
+            points = classfigures.change_since_learnt(group)
+            title = f"{group.label}: since the session that introduced the class"
+            key = f"change-{place}"
+        else:
+            continue
+        gained, lost = classfigures.extremes(group, points)
+        named = f"Most gained: {', '.join(gained) or 'none'}. Most lost: {', '.join(lost) or 'none'}."
+        figure = classfigures.class_bars(group, points, title)
+        plates.append(
+            studio.plate(
+                key, figure, "", f"{title}. Bar chart, a bar a class. {named}", named, method_name(place)
+            )
+        )
+    return plates
+
+
+def confusion(groups: Sequence[Group], studio: Studio) -> tuple[str, ...]:
+    """Confusion matrices after the last session, as files for a paper; the page has its own."""
+    return studio.plate("confusion", classfigures.confusion(groups), "", "", "").files
+
+
+def gates(runs: Sequence[Run], studio: Studio) -> list[Plate]:
+    """What rules that favour novel classes reach over their settings, for each run that compared some."""
+    plates = []
+    for place, run in enumerate(run for run in runs if run.trade_off is not None):
+        assert run.trade_off is not None
+        best = {
+            gate.name: max(gate.points, key=lambda p: p.harmonic_mean_avg) for gate in run.trade_off.rules
+        }
+        told = " ".join(
+            f"{name}: best harmonic mean {point.harmonic_mean_avg:.1f} % with setting {point.setting:g}."
+            for name, point in best.items()
+        )
+        caption = f"Each mark is one setting of a rule on the same features. {told}"
+        title = f"What gates trade, {run.name}"
+        figure = curves.gates(run.trade_off, run.name)
+        plates.append(studio.plate(f"gates-{place}", figure, title, f"Two line charts. {told}", caption))
+    return plates
+
+
+def features(groups: Sequence[Group], runs: Sequence[Run], studio: Studio, reporter: Reporter) -> list[Plate]:
+    """The feature space, as far as runs kept the features of their test images."""
+    panels = _featured(groups, runs)
+    if not panels:
+        return []
+    names = ", ".join(panel.group.label for panel in panels)
+    occupied = " ".join(f"{panel.group.label}: {_occupied(panel)}" for panel in panels)
+    return [
+        studio.plate(
+            "tsne",
+            featurefigures.tsne(panels, reporter),
+            "Test images in the feature space (t-SNE of g)",
+            f"Scatter plots of base and of five novel classes for {names}.",
+            "Novel classes on the places of base classes tend to be answered as base classes; clusters "
+            "of their own can be told apart. Neighbours are meaningful, distances between clusters are not.",
+        ),
+        studio.plate(
+            "heat-map",
+            featurefigures.heat_map(panels),
+            "Normalised features of test images",
+            f"Heat maps of normalised features, a row an image, for {names}.",
+            "A column lit in the base rows only serves base classes; features that transfer are lit in both.",
+        ),
+        studio.plate(
+            "occupancy",
+            featurefigures.occupancy(panels),
+            "Feature mapping occupancy (FMO)",
+            f"Bar chart of FMO. {occupied}",
+            "FMO is the sum of an image's normalised features: the lower for base classes, the more of the "
+            "feature space is left for classes to come.",
+        ),
+    ]
+
+
+def training(groups: Sequence[Group], runs: Sequence[Run], studio: Studio) -> list[Plate]:
+    """Loss and learning rate of one run of each method."""
+    logs = []
+    for place, group in enumerate(groups):
+        kept = [run for run in runs if run.training and any(run.result is r for r in group.results)]
+        if kept:
+            logs.append(curves.Training(group.label, place, kept[0].training))
+    if not logs:
+        return []
+    told = " ".join(f"{log.label}: loss {log.columns['loss'][-1]:.3f} at the end." for log in logs)
+    speeds = [f"{log.label} {speed:,.0f}" for log in logs if (speed := log.images_per_second) is not None]
+    caption = f"Images per second in the median: {', '.join(speeds)}." if speeds else ""
+    alt = f"Line charts over the epochs of the base session. {told}"
+    return [
+        studio.plate("training", curves.training_curve(logs), "Training of the base session", alt, caption)
+    ]
+
+
+def _featured(groups: Sequence[Group], runs: Sequence[Run]) -> list[Featured]:
+    found = []
+    for place, group in enumerate(groups):
+        kept = [r.features for r in runs if r.features and any(r.result is x for x in group.results)]
+        if kept:
+            found.append(Featured(group, place, kept[0]))
+    return found
+
+
+def _occupied(panel: Featured) -> str:
+    values = featurefigures.feature_mapping_occupancy(panel.features.g[:, 0])
+    return f"{float(np.mean(values[panel.features.is_base])):.1f} for base classes."
+
+
+def _told(group: Group, measure: SessionMeasure) -> str:
+    """First and last value of a curve in words."""
+    sessions, mean, _ = figures.curve(group, measure)
+    if len(sessions) == 0:
+        return ""
+    return f"{measure.title} {mean[0]:.1f} % in session {sessions[0]:.0f}, {mean[-1]:.1f} % in the last."

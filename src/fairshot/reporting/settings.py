@@ -1,0 +1,53 @@
+"""What a report needs to know of a resolved recipe: the backbone, and which parts of SSS were on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+PARTS = {
+    "intra": ("Intra", "the vertical flip is a second component of each class"),
+    "inter": ("Inter", "blends of two classes are classes of their own"),
+    "sr": ("SR", "a module after the backbone, and with it two kinds of features"),
+    "resistance": ("R", "base prototypes move away from similar novel classes"),
+    "calibration": ("C", "prototypes move towards unlabelled samples recognised as theirs"),
+}
+
+
+def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Walk the settings as dotted keys and plain values."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def backbone_of(recipe: Mapping[str, Any]) -> str | None:
+    """Find the name of the backbone, wherever the recipe keeps it."""
+    return next((str(v) for k, v in flat(recipe) if re.search(r"(^|\.)backbone(\.name)?$", k)), None)
+
+
+def same_backbone(one: str, other: str) -> bool:
+    """Compare names as people write them: resnet18 is ResNet-18."""
+    return _letters(one) == _letters(other)
+
+
+def parts_of(method: str, recipe: Mapping[str, Any]) -> frozenset[str] | None:
+    """Find which parts of SSS were on; NCM is SSS without any, other methods have no such parts."""
+    if method == "ncm":
+        return frozenset()
+    switches = {key.rpartition(".")[2]: value for key, value in flat(recipe)}
+    if not PARTS.keys() <= switches.keys():
+        return None
+    return frozenset(part for part in PARTS if switches[part])
+
+
+def feature_way_of(recipe: Mapping[str, Any], ways: Collection[str]) -> str | None:
+    """Find the way in which the run combined the two kinds of features, if it names one of the known ways."""
+    return next((v for _, v in flat(recipe) if isinstance(v, str) and v in ways), None)
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())

@@ -1,0 +1,367 @@
+"""The report as a reader meets it: the real command, the files it leaves, the page in a real browser."""
+
+import csv
+import io
+import json
+import re
+import shutil
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+import pytest
+
+from fairshot.cli import main
+from fairshot.errors import UserError
+from fairshot.evaluation.result import Result
+from fairshot.reporting.groups import group_results
+from fairshot.reporting.measures import SESSION_MEASURES, SUMMARY_MEASURES
+from fairshot.reporting.published import published
+from fairshot.reporting.report import write_report
+from fairshot.reporting.runs import find_runs, read_run
+from fairshot.reporting.settings import PARTS
+from results_factory import make_result, write_run
+
+SIZES = {"doodles": (6, 2, 2, 2), "cifar100": (60, *[5] * 8)}
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+
+
+def fairshot(*arguments):
+    """Run the command line in this process; return its exit code and what it printed."""
+    printed = io.StringIO()
+    before, sys.argv = sys.argv, ["fairshot", *map(str, arguments)]
+    try:
+        with redirect_stdout(printed), redirect_stderr(printed):
+            main()
+    except SystemExit as end:
+        return end.code or 0, printed.getvalue()
+    finally:
+        sys.argv = before
+    return 0, printed.getvalue()
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """The demo's commands on fewer classes and for one epoch."""
+    folder = tmp_path_factory.mktemp("demo") / "runs"
+    less = (
+        "training.epochs=1",
+        "training.warmup_epochs=0",
+        "benchmark.base_classes=4",
+        "benchmark.way=1",
+        "benchmark.sessions=3",
+    )
+    short = [word for key in less for word in ("--set", key)]
+    for command in (
+        ["compare", "ncm", "sss", "--benchmark", "doodles", "--out", folder, *short],
+        ["report", folder],
+    ):
+        code, printed = fairshot(*command)
+        assert code == 0, printed
+    results = [Result.read(folder / f"{name}-seed0") for name in ("ncm", "sss")]
+    return SimpleNamespace(page=folder / "report" / "report.html", results=results)
+
+
+@pytest.fixture(scope="module")
+def cifar(tmp_path_factory):
+    """Runs in the shape of CIFAR-100, with everything a run can leave, beside published rows."""
+    folder = tmp_path_factory.mktemp("cifar") / "runs"
+    switches = {
+        "method": {"name": "sss", **{part: part in ("intra", "inter", "sr") for part in PARTS}},
+        "model": {"backbone": "resnet18"},
+    }
+    results = [make_result("ncm", 0, "cifar100", SIZES["cifar100"], novel=0.15)]
+    results += [
+        make_result("sss", s, "cifar100", SIZES["cifar100"], novel=0.5, recipe=switches) for s in (0, 1)
+    ]
+    for place, result in enumerate(results):
+        write_run(folder / f"{result.method}-{place}", result, trade_off=place == 1)
+    return SimpleNamespace(
+        page=write_report([folder], folder / "page", "fairshot report runs"), results=results
+    )
+
+
+@pytest.fixture(params=["demo", "cifar"])
+def report(request):
+    return request.getfixturevalue(request.param)
+
+
+class Reader(HTMLParser):
+    """Collects elements, and fails for tags that do not close."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.open = [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, dict(attributes)))
+        if tag not in ("meta", "link", "img", "input"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.found.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, (tag, self.getpos())
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.found if name == tag]
+
+
+def test_page_is_one_sound_file_that_asks_nothing_of_the_network(report):
+    text = report.page.read_text()
+    reader = Reader(text)
+    ids = [attributes["id"] for _, attributes in reader.found if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    sources = [
+        a.get("src") or a.get("xlink:href", "#")
+        for tag in ("img", "script", "image")
+        for a in reader.all(tag)
+    ]
+    assert all(source.startswith(("data:", "#")) for source in sources)
+    assert [a["href"] for a in reader.all("link")] == ["data:,"]
+    assert "@import" not in text
+    for link in (a["href"] for a in reader.all("a")):
+        assert link[1:] in ids if link.startswith("#") else (report.page.parent / link).stat().st_size > 0, (
+            link
+        )
+
+
+def test_page_can_be_heard(report):
+    reader = Reader(report.page.read_text())
+    assert all(len(a["alt"]) > 20 for a in reader.all("img"))
+    drawings = reader.all("svg")
+    assert len(drawings) >= 9
+    assert all(a["role"] == "img" and len(a["aria-label"]) > 20 for a in drawings)
+    assert all(a["scope"] in ("col", "row", "colgroup") for a in reader.all("th"))
+    assert len(reader.all("caption")) == len(reader.all("table"))
+    assert reader.all("html")[0]["lang"] == "en"
+
+
+def test_page_says_what_made_it(report):
+    text = report.page.read_text()
+    for result in report.results:
+        assert result.command.replace("&", "&amp;") in text
+        assert f"seed {result.seed}" in text
+        assert f"Python {result.environment.python}" in text
+        assert f"fairshot {result.environment.packages['fairshot']}" in text
+        assert result.environment.device in text
+    for measure in (*SESSION_MEASURES, *SUMMARY_MEASURES):
+        assert measure.meaning in text
+
+
+def test_figures_and_tables_lie_beside_the_page(cifar):
+    folder = cifar.page.parent
+    figures = {path.stem for path in (folder / "figures").iterdir()}
+    assert figures == {
+        *("accuracy", "overall", "imbalance", "trade-off", "confusion", "change-0", "classes-1"),
+        *("gates-0", "tsne", "heat-map", "occupancy", "training"),
+    }
+    assert {path.suffix for path in (folder / "figures").glob("tsne.*")} == {".png", ".svg", ".pdf"}
+    tables = {path.stem for path in (folder / "tables").glob("*.tex")}
+    assert tables == {path.stem for path in (folder / "tables").glob("*.csv")}
+    assert tables >= {"summary", "main", "overall", "incremental", "components", "features"}
+    lines = list(csv.DictReader((folder / "tables" / "overall.csv").open()))
+    ncm = next(line for line in lines if line["row"] == "ncm")
+    assert float(ncm["Overall avg (%)"]) == pytest.approx(cifar.results[0].metrics.overall_avg)
+    assert sum(line["source"] != "this report" for line in lines) == len(published().on("cifar100", 9))
+
+
+def test_missing_pieces_are_named(tmp_path):
+    write_run(tmp_path / "bare", make_result("ncm", sizes=(5,)), features=False)
+    (tmp_path / "bare" / "training.csv").unlink()
+    broken = write_run(tmp_path / "broken", make_result("sss", sizes=(5,)))
+    (broken / "features.safetensors").write_bytes(b"not safe")
+    (broken / "training.csv").write_text("step,epoch,loss\n")
+    (broken / "tradeoff.json").write_text(json.dumps({"rules": [{"name": "x", "points": [{}]}]}))
+    (tmp_path / "stopped" / "checkpoints").mkdir(parents=True)
+    text = write_report([tmp_path]).read_text()
+    assert re.search(r"/stopped</code>: no result.json: the run was interrupted", text)
+    assert "/bare: no features.safetensors" in text
+    assert "/bare: no training.csv" in text
+    assert "/broken: features.safetensors cannot be read" in text
+    assert "/broken: training.csv cannot be read: it holds no line yet" in text
+    assert "/broken: tradeoff.json cannot be read" in text
+    assert "t-SNE, heat map and FMO cannot be drawn" in text
+
+
+def test_an_interrupted_run_alone_still_gives_a_page(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "recipe.yaml").write_text("seed: 0\n")
+    page = write_report([tmp_path / "run"])
+    assert page == tmp_path / "run" / "report" / "report.html"
+    text = page.read_text()
+    assert "No finished run yet" in text
+    assert "the run was interrupted" in text
+
+
+def test_two_benchmarks_are_two_chapters(tmp_path):
+    write_run(tmp_path / "a", make_result("ncm", sizes=(5,)), features=False)
+    write_run(tmp_path / "b", make_result("ncm", benchmark='<b>odd & "name"', sizes=(4,)), features=False)
+    text = write_report([tmp_path / "a", tmp_path / "b"], tmp_path / "out").read_text()
+    assert len(Reader(text).all("article")) == 2
+    assert "<b>odd" not in text
+    assert (tmp_path / "out" / "figures" / "1-accuracy.pdf").is_file()
+    assert (tmp_path / "out" / "figures" / "2-accuracy.pdf").is_file()
+
+
+def test_runs_are_found_in_a_folder_and_wrong_ones_refused(tmp_path):
+    for name in ("b", "a"):
+        write_run(tmp_path / "all" / name, make_result(name), features=False)
+    (tmp_path / "all" / "report").mkdir()
+    assert [path.name for path in find_runs([tmp_path / "all", tmp_path / "all" / "b"])] == ["a", "b"]
+    with pytest.raises(UserError, match="not a folder"):
+        find_runs([tmp_path / "nowhere"])
+    with pytest.raises(UserError, match="holds no run"):
+        find_runs([tmp_path / "all" / "report"])
+    assert fairshot("report", tmp_path / "nowhere")[0] == 2
+
+
+def test_a_result_of_another_version_is_named_not_raised(tmp_path):
+    folder = write_run(tmp_path / "run", make_result("ncm"))
+    (folder / "result.json").write_text('{"method": "ncm"}')
+    assert "not a result this version can read" in read_run(folder).missing[0]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    api = pytest.importorskip("playwright.sync_api", reason="no playwright")
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        pytest.skip("no Chromium on this machine")
+    with api.sync_playwright() as play:
+        opened = play.chromium.launch(executable_path=found, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser, report):
+    """The report in the browser; whatever it complains about fails the test."""
+    complaints = []
+    tab = browser.new_page()
+    tab.on("console", lambda message: complaints.append(message.text))
+    tab.on("pageerror", lambda error: complaints.append(str(error)))
+    tab.on(
+        "request",
+        lambda request: (
+            None if request.url.startswith(("file:", "data:")) else complaints.append(request.url)
+        ),
+    )
+    tab.goto(report.page.as_uri())
+    yield tab
+    assert complaints == []
+    tab.close()
+
+
+def visible_rows(page, key):
+    """Label and numbers of each row of ours in the visible table of this key."""
+    rows = page.locator(f"table[data-table='{key}'] tr.ours:visible").all()
+    return [
+        (
+            row.locator("th").inner_text(),
+            [cell.get_attribute("data-value") for cell in row.locator("td:not(.tick)").all()],
+            row.locator("td:not(.tick)").all_inner_texts(),
+        )
+        for row in rows
+    ]
+
+
+def assert_shows(rows, groups, values):
+    assert len(rows) == len(groups)
+    for (label, exact, shown), group in zip(rows, groups, strict=True):
+        assert label.startswith(group.label)
+        for number, text, value in zip(exact, shown, values(group), strict=True):
+            if value is None:
+                assert (number, text) == (None, "–")
+            else:
+                assert float(number) == pytest.approx(value.mean, abs=1e-9)
+                assert text.split("±")[0].strip() == f"{value.mean:.2f}"
+                assert ("±" in text) == (value.deviation is not None)
+
+
+def test_browser_loads_every_picture(page, report):
+    page.locator("[data-session]").first.wait_for(state="attached")
+    loaded = page.evaluate("[...document.images].map(image => image.complete && image.naturalWidth)")
+    assert len(loaded) == len(report.results[0].sessions) * len(group_results(report.results))
+    assert all(loaded)
+    sizes = page.evaluate(
+        "[...document.querySelectorAll('.plate svg')].map(svg => svg.getBoundingClientRect().width)"
+    )
+    assert len(sizes) >= 9
+    assert min(sizes) > 200
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_browser_tables_equal_result_json(page, report):
+    groups = group_results(report.results)
+    rows = visible_rows(page, "summary")
+    assert_shows(rows, groups, lambda group: [group.summary(measure.pick) for measure in SUMMARY_MEASURES])
+    last = groups[0].session_count - 1
+    assert_shows(
+        visible_rows(page, "overall"),
+        groups,
+        lambda group: [
+            *(group.session(t, lambda s: s.overall) for t in range(last + 1)),
+            group.summary(lambda m: m.overall_avg),
+            group.summary(lambda m: m.bicp),
+        ],
+    )
+    assert_shows(
+        visible_rows(page, "incremental"),
+        groups,
+        lambda group: [
+            *(group.session(t, lambda s: s.inc) for t in range(1, last + 1)),
+            group.summary(lambda m: m.base_inc),
+        ],
+    )
+
+
+def test_browser_switches_sessions(page, report):
+    groups = group_results(report.results)
+    for t in (groups[0].session_count - 1, 0, 1):
+        page.locator(f".switch input[value='{t}']").check(force=True)
+        assert page.locator("[data-session]:visible").count() == 1
+        rows = visible_rows(page, f"session-{t}")
+        assert_shows(rows, groups, lambda group, t=t: [group.session(t, m.pick) for m in SESSION_MEASURES])
+        answers = page.locator(f"[data-answers='{t}']:visible").first.inner_text()
+        assert f"{groups[0].session(t, lambda s: s.base).mean:.1f}" in answers
+
+
+def test_browser_hides_and_shows_methods(page, report):
+    everything = "document.querySelectorAll('[data-method=\"method-1\"]')"
+    shown = f"[...{everything}].filter(e => e.getClientRects().length).length"
+    before = page.evaluate(shown)
+    drawn = page.evaluate(f"[...{everything}].filter(e => e.closest('svg')).length")
+    assert drawn >= 6, "lines of the method inside the figures"
+    page.locator("[data-toggle='method-1']").uncheck()
+    assert page.evaluate(shown) == 0
+    assert [label.split()[0] for label, *_ in visible_rows(page, "summary")] == ["ncm"]
+    page.locator("[data-toggle='method-1']").check()
+    assert page.evaluate(shown) == before
+    if page.locator("[data-toggle='published']").count():
+        page.locator("[data-toggle='published']").uncheck()
+        assert page.locator("tr.theirs:visible").count() == 0
+
+
+def test_browser_is_dark_when_asked_and_white_on_paper(browser, cifar):
+    tab = browser.new_page(color_scheme="dark")
+    tab.goto(cifar.page.as_uri())
+    ground = "getComputedStyle(document.querySelector('section')).backgroundColor"
+    ink = "getComputedStyle(document.body).color"
+    dark = tab.evaluate(ground), tab.evaluate(ink)
+    tab.locator("#theme").click()
+    light = tab.evaluate(ground), tab.evaluate(ink)
+    assert light == ("rgb(255, 255, 255)", "rgb(28, 28, 30)")
+    assert sum(map(int, re.findall(r"\d+", dark[0]))) < 150 < 600 < sum(map(int, re.findall(r"\d+", dark[1])))
+    tab.locator("#theme").click()
+    tab.emulate_media(media="print")
+    assert tab.evaluate(ink) == "rgb(28, 28, 30)"
+    assert not tab.locator(".bar").first.is_visible()
+    assert len(tab.pdf()) > 50_000
+    tab.close()
