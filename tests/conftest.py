@@ -6,6 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("fairshot", deadline=None)  # a busy machine is no failure
+settings.load_profile("fairshot")
 
 
 @pytest.fixture(autouse=True)

@@ -87,10 +87,8 @@ def test_members_outside_the_folder_are_refused(tmp_path, pack, name):
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
 def test_links_and_devices_are_refused(tmp_path, kind):
-    archive = _tar(
-        tmp_path / "x.tar", {"fine.txt": b"", "link": (kind, "fine.txt"), "link/inside.txt": b"bad"}
-    )
-    with pytest.raises(UserError, match="link"):
+    archive = _tar(tmp_path / "x.tar", {"fine.txt": b"", "odd": (kind, "fine.txt")})
+    with pytest.raises(UserError, match="'odd' is a link or a device"):
         unpack(archive)
     assert _left(tmp_path) == []
 
@@ -100,7 +98,7 @@ def test_links_in_zip_files_are_refused(tmp_path):
         link = zipfile.ZipInfo("link")
         link.external_attr = 0o120777 << 16
         packed.writestr(link, "/etc")
-    with pytest.raises(UserError, match="link"):
+    with pytest.raises(UserError, match="'link' is a link or a device"):
         unpack(tmp_path / "x.zip")
 
 

@@ -30,7 +30,7 @@ def _images(folder: Path, count: int = 5) -> tuple[list[Path], list[np.ndarray]]
     folder.mkdir()
     rng = np.random.default_rng(count)
     arrays = [rng.integers(0, 256, (2 + i % 3, 3 + i % 2, 3), dtype=np.uint8) for i in range(count)]
-    paths = [folder / f"{i:04}.png" for i in range(count)]
+    paths = [folder / f"{i:04}.bmp" for i in range(count)]
     for path, array in zip(paths, arrays, strict=True):
         Image.fromarray(array).save(path)
     return paths, arrays
@@ -74,10 +74,12 @@ def test_other_contents_orders_and_transforms_are_other_sets(store, tmp_path, de
     assert cached_pictures(paths, Resize(7, square=True)).pictures[0].shape == (7, 7, 3)
     assert cached_pictures(paths, KEEP, channels=1).pictures[0].shape[2] == 1
     state = paths[0].stat()
-    content = paths[1].read_bytes()
-    paths[0].write_bytes(content)  # an edit that hides behind its old time is still seen
+    with paths[0].open("r+b") as file:  # an edit that hides behind its old size and time is still seen
+        file.seek(54)
+        file.write(bytes([arrays[0][-1, 0, 2] ^ 1]))
     os.utime(paths[0], ns=(state.st_atime_ns, state.st_mtime_ns))
-    _same(cached_pictures(paths, KEEP), [arrays[1], *arrays[1:]])
+    arrays[0][-1, 0, 2] ^= 1
+    _same(cached_pictures(paths, KEEP), arrays)
     assert len(list(store.glob("*.pixels"))) == 5
 
 
@@ -124,7 +126,11 @@ def test_unreadable_files_are_named_by_reason_and_the_others_kept(store, tmp_pat
 
 def test_many_files_are_decoded_by_several_processes_in_their_order(store, tmp_path):
     paths, arrays = _images(tmp_path / "a", count=300)
-    _same(cached_pictures(paths, KEEP), arrays)
+    paths[200].write_bytes(b"broken")
+    arrays[200] = np.empty((0, 0, 3), np.uint8)
+    cached = cached_pictures(paths, KEEP)
+    _same(cached, arrays)
+    assert list(cached.unreadable) == [200]
 
 
 def test_resizing_keeps_the_aspect_ratio_unless_told_otherwise():

@@ -23,6 +23,13 @@ def test_the_official_stream_has_the_promised_counts():
     assert len(set(stream.class_names)) == 70
 
 
+def test_the_shots_of_a_class_are_the_first_of_its_drawings():
+    session = load_stream("doodles", StreamSettings()).sessions[3]
+    with np.load(SHIPPED) as shipped:
+        wanted = doodles.unpack_levels(shipped["pixels"])[list(session.classes), :5]
+    np.testing.assert_array_equal(np.stack(list(session.train.pictures)), wanted.reshape(25, 28, 28, 1))
+
+
 def test_drawings_are_grey_pictures_of_sixteen_levels_and_not_repeated_between_train_and_test():
     benchmark = doodles.load()
     pixels = np.stack([*benchmark.train.pictures, *benchmark.test.pictures])

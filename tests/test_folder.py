@@ -59,6 +59,9 @@ def test_a_folder_becomes_a_stream_that_its_split_replays(photos, tmp_path):
     assert _shown(replay_folder(photos, again)) == shown
     assert _shown(load_folder(photos, DEFAULTS, seed=3)[0]) == shown
     assert _shown(load_folder(photos, DEFAULTS, seed=4)[0]) != shown
+    fixed = [load_folder(photos, StreamSettings(class_order_seed=1), seed=seed)[1].classes for seed in (3, 4)]
+    assert [each.name for each in fixed[0]] == [each.name for each in fixed[1]]
+    assert all(a.test != b.test for a, b in zip(*fixed, strict=True))
     assert "session 2: 5 training and" in split.summary()[2]
 
 

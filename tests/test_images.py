@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fairshot.benchmarks.images import PIXEL_LIMIT, as_pictures, read_image
+from fairshot.benchmarks.images import PIXEL_LIMIT, as_pictures, image_formats, read_image
 from fairshot.errors import UserError
 
 RNG = np.random.default_rng(0)
@@ -112,6 +112,28 @@ def test_truncated_and_garbled_files_are_one_error_naming_the_file(tmp_path, suf
             read_image(path)
 
 
+@pytest.fixture
+def without_heif(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    image_formats.cache_clear()
+    yield
+    image_formats.cache_clear()
+
+
+def test_heic_needs_its_plug_in(tmp_path, without_heif):
+    (tmp_path / "a.heic").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
+    with pytest.raises(UserError, match=r"a\.heic.*pip install pillow-heif"):
+        read_image(tmp_path / "a.heic")
+
+
+def test_heic_is_read_with_its_plug_in(tmp_path):
+    pytest.importorskip("pillow_heif", reason="the plug-in for HEIC is not installed")
+    image_formats()
+    smooth = np.full((64, 48, 3), (200, 120, 40), np.uint8)
+    path = _saved(Image.fromarray(smooth), tmp_path / "a.heic", quality=95)
+    assert np.abs(read_image(path).astype(int) - smooth).max() <= 4
+
+
 def test_missing_files_and_folders_are_named(tmp_path):
     with pytest.raises(UserError, match=r"nowhere\.png.*no such"):
         read_image(tmp_path / "nowhere.png")
@@ -186,6 +208,7 @@ def test_lists_may_mix_paths_arrays_and_sizes(tmp_path):
     for index in (0, 1, 3):
         np.testing.assert_array_equal(pictures[index], RGB)
     np.testing.assert_array_equal(as_pictures(np.array([str(path)]), 3)[0], RGB)
+    np.testing.assert_array_equal(as_pictures((p for p in [path]), 3)[0], RGB)
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,15 @@
 import os
 
 import numpy as np
-from PIL import Image
 
 from fairshot.benchmarks.cache import Resize
-from fairshot.benchmarks.measure import measure_data
+from fairshot.benchmarks.measure import generated_photographs, measure_data
 
 
 def test_each_way_of_reading_is_measured_and_the_own_cache_left_alone(tmp_path):
     before = os.environ["FAIRSHOT_CACHE"]
-    files = [tmp_path / f"{number}.jpg" for number in range(12)]
-    for number, file in enumerate(files):
-        Image.fromarray(np.full((20 + number, 30, 3), number, np.uint8)).save(file)
+    files = generated_photographs(tmp_path, 12)
+    assert 60_000 < np.mean([file.stat().st_size for file in files]) < 120_000
     speeds = measure_data(files, Resize(16))
     assert [speed.what for speed in speeds] == [
         "build the cache",

@@ -162,9 +162,9 @@ def _open(folder: Path, key: str, channels: int) -> CachedPictures | None:
             buffer = _mapped(file)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
         return None
-    lengths = sizes.prod(axis=1) * channels
-    if len(buffer) != lengths.sum() or not np.array_equal(_checksums(buffer), checksums):
+    if not np.array_equal(_checksums(buffer), checksums):
         return None
+    lengths = sizes.prod(axis=1) * channels
     offsets: Ints = np.cumsum(lengths) - lengths
     return CachedPictures(Pictures(buffer, offsets, sizes, channels), unreadable)
 

@@ -38,7 +38,9 @@ def find_data(root: Path, names: Iterable[str], holds_data: Callable[[Path], boo
     folders = [entry for entry in entries if entry.is_dir()]
     packed = [entry for entry in entries if entry.is_file() and archives.stem(entry) != entry.name]
     unpacked = [folder for archive in packed if (folder := archives.unpack_folder(archive)).is_dir()]
-    for folder in (root, *folders, *unpacked):
+    if holds_data(root):
+        return root
+    for folder in (*folders, *unpacked):
         if inner := data_inside(folder, holds_data):
             return inner
     return packed[0] if packed else None

@@ -96,7 +96,7 @@ def with_channels(images: Bytes, channels: int) -> Bytes:
         raise ValueError(f"pictures have 1 or 3 channels, not {channels}")
     given = images.shape[-1]
     if given in (2, 4):
-        alpha = images[..., -1:].astype(np.uint32)
+        alpha = images[..., -1:].astype(np.uint16)  # wide enough: no sum exceeds 255 * 255 + 127
         over_white = images[..., :-1] * alpha + 255 * (255 - alpha)
         images = ((over_white + 127) // 255).astype(np.uint8)
         given -= 1
@@ -121,7 +121,7 @@ def as_pictures(X: Any, channels: int) -> Pictures:
     if not isinstance(X, Iterable):
         raise UserError(f"X must be an array of images or a list of images or paths, not {type(X).__name__}")
     if not isinstance(X, Sequence):
-        X = np.asarray(X)
+        X = np.asarray(X) if hasattr(X, "__array__") else list(X)
     if isinstance(X, np.ndarray) and X.dtype.kind not in "OUS":
         return Pictures.from_array(with_channels(_checked(X, "X", 4), channels))
     if len(X) == 0:

@@ -43,8 +43,10 @@ def find(root: Path) -> Path | None:
 
 
 def _holds_data(folder: Path) -> bool:
-    first = "n01532829"
-    return any((folder / name).exists() for name in (first, f"train/{first}", f"test/{first}", "train.csv"))
+    first, table = "n01532829", folder / "train.csv"
+    if any((folder / place / first).is_dir() for place in ("", "train", "test")):
+        return True
+    return table.is_file() and first in table.read_text(errors="replace")
 
 
 def load(root: Path, reporter: Reporter = SILENT) -> Benchmark:
