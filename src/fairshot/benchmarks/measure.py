@@ -71,7 +71,7 @@ def generated_photographs(folder: Path, count: int) -> list[Path]:
         scene = Image.fromarray(rng.integers(0, 256, (15, 20, 3), dtype=np.uint8))
         smooth = np.asarray(scene.resize((500, 375), Image.Resampling.BICUBIC), dtype=np.float64)
         grain = rng.normal(0, 8, smooth.shape)
-        Image.fromarray(np.clip(smooth + grain, 0, 255).astype(np.uint8)).save(file, quality=85)
+        Image.fromarray(np.clip(smooth + grain, 0, 255).astype(np.uint8)).save(file, quality=93)
     return files
 
 
