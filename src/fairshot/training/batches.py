@@ -15,6 +15,7 @@ from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.errors import UserError
 from fairshot.models.pixels import DevicePictures
 
+NOISE_RANGE = 2**24  # noise travels as whole numbers, which mixed precision leaves as they are
 AHEAD = 3  # steps that are prepared before their turn when pictures are streamed
 
 
@@ -67,7 +68,10 @@ class Batches:
         """Return pictures, labels (one each) and noise (a row each) of a step."""
         rows = torch.from_numpy(self.rows(step)).to(self.device, non_blocking=True)
         self.generator.manual_seed(seed_of(self.seed, 1, step))
-        noise = torch.rand(self.batch, self.noise_columns, generator=self.generator, device=self.device)
+        shape = (self.batch, self.noise_columns)
+        noise = torch.randint(
+            NOISE_RANGE, shape, generator=self.generator, device=self.device, dtype=torch.int32
+        )
         return self.source.pictures(step, rows), self.labels[rows], noise[self._device_slots]
 
     def rows(self, step: int) -> Ints:

@@ -18,7 +18,7 @@ from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.models.pixels import DevicePictures
 from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Settings
-from fairshot.training.batches import Batches
+from fairshot.training.batches import NOISE_RANGE, Batches
 from fairshot.training.checkpoints import Checkpoint, Checkpoints
 from fairshot.training.hardware import share_batch_norms, synchronise
 from fairshot.training.interruption import watch_for_interruption
@@ -131,11 +131,13 @@ class _Step(nn.Module):
         self.objective = objective
         self.views = views
         self.channels = channels
+        self.dtype = torch.get_default_dtype()
 
     def forward(
         self, buffer: Tensor, offsets: Tensor, sizes: Tensor, labels: Tensor, noise: Tensor, size: int
     ) -> Tensor:
         pictures = DevicePictures(buffer, offsets, sizes, self.channels)
+        noise = noise.to(self.dtype) / NOISE_RANGE
         views = []
         for index in range(self.objective.views):
             columns = noise[:, index * NOISE_COLUMNS : (index + 1) * NOISE_COLUMNS]
@@ -291,7 +293,7 @@ def _compiled(step: nn.Module, fabric: Fabric) -> nn.Module:
     """Compile for a GPU, with CUDA graphs where one process has the device to itself."""
     if fabric.device.type != "cuda":
         return step
-    options: dict[str, Any] = {"triton.cudagraphs": fabric.world_size == 1, "coordinate_descent_tuning": True}
+    options: dict[str, Any] = {"triton.cudagraphs": fabric.world_size == 1}
     return cast(nn.Module, torch.compile(step, dynamic=False, options=options))
 
 
