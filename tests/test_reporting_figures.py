@@ -216,8 +216,8 @@ def panels(results):
     labels = np.repeat(np.arange(12), 10)
     found = []
     for place, group in enumerate(group_results(results)):
-        g = np.abs(rng.standard_normal((120, 2, 8)) + labels[:, None, None] % 4).astype(np.float32)
-        found.append(featurefigures.Featured(group, place, Features(g, None, labels, 6)))
+        g = np.abs(rng.standard_normal((120, 8)) + labels[:, None] % 4).astype(np.float32)
+        found.append(featurefigures.Featured(group, place, Features(g, labels, 6)))
     return found
 
 
@@ -229,7 +229,7 @@ def test_occupancy_bars_are_sums_of_normalised_features(panels):
     for panel in panels:
         for kind in (True, False):
             sums = []
-            for vector, label in zip(panel.features.g[:, 0].tolist(), panel.features.labels, strict=True):
+            for vector, label in zip(panel.features.g.tolist(), panel.features.labels, strict=True):
                 if (label < 6) == kind:
                     sums.append(sum(vector) / sum(value**2 for value in vector) ** 0.5)
             want.append(sum(sums) / len(sums))
@@ -240,7 +240,7 @@ def test_heat_map_shows_normalised_features_base_first(panels):
     figure = featurefigures.heat_map(panels)
     assert_has_data(figure)
     shown = np.asarray(figure.axes[0].images[0].get_array())
-    g = panels[0].features.g[:, 0]
+    g = panels[0].features.g
     np.testing.assert_allclose(shown, g / np.linalg.norm(g, axis=1, keepdims=True), rtol=1e-5)
     assert figure.axes[0].get_gid() == method_name(0)
 
@@ -256,7 +256,7 @@ def test_tsne_is_seeded_and_shows_base_and_five_novel_classes(panels):
 
 def test_shown_images_are_at_most_so_many():
     labels = np.repeat(np.arange(100), 100)
-    features = Features(np.ones((10000, 1, 2), np.float32), None, labels, 60)
+    features = Features(np.ones((10000, 2), np.float32), labels, 60)
     chosen = featurefigures.shown_images(features, 1500)
     assert len(chosen) <= 1500
     assert len(set(labels[chosen])) == 65

@@ -9,7 +9,13 @@ import pytest
 from fairshot.reporting.ablations import ablation_tables, components_table, feature_tables
 from fairshot.reporting.export import to_csv, to_latex, write_table
 from fairshot.reporting.groups import group_results
-from fairshot.reporting.papertables import comparison_tables, inc_table, main_table, overall_table
+from fairshot.reporting.papertables import (
+    comparison_tables,
+    diagnosis_table,
+    inc_table,
+    main_table,
+    overall_table,
+)
 from fairshot.reporting.published import published
 from fairshot.reporting.settings import PARTS, backbone_of, feature_way_of, parts_of, same_backbone
 from results_factory import make_result
@@ -173,3 +179,22 @@ def test_odd_labels_survive_latex(tmp_path):
     assert r"50\%\_of \$a \& b\textasciitilde{}c\{\}\textbackslash{}" in text
     paths = write_table(overall_table(groups, []), tmp_path, "x-")
     assert [path.name for path in paths] == ["x-overall.tex", "x-overall.csv"]
+
+
+def test_diagnosis_tells_bias_from_features(groups):
+    ncm, _ = diagnosis_table(groups).rows
+    (run,) = groups[0].results
+    missed, total = zip(
+        *((sum(map(sum, (row[:60] for row in m[60:]))), sum(map(sum, m[60:]))) for m in run.confusions[1:]),
+        strict=True,
+    )
+    misroute = sum(100 * m / t for m, t in zip(missed, total, strict=True)) / 8
+    metrics = run.metrics
+    want = [
+        metrics.last,
+        metrics.sessions[0].overall - metrics.last,
+        metrics.inc_weighted_avg,
+        misroute,
+        60.0,
+    ]
+    assert [value.mean for value in ncm.values] == pytest.approx(want)

@@ -80,12 +80,25 @@ def test_seeds_are_averaged_with_their_sample_deviation():
 
 
 def test_runs_of_one_method_are_told_apart_by_their_settings():
-    plain = make_result("sss", recipe={"components": {"sr": True, "resistance": False}})
-    resists = make_result("sss", recipe={"components": {"sr": True, "resistance": True}})
-    assert [g.label for g in group_results([plain, resists])] == [
-        "sss (resistance=off)",
-        "sss (resistance=on)",
+    recipes = [
+        {"method": {"sr": True, "resistance": False, "gamma": 0.2}},
+        {"method": {"sr": True, "resistance": True, "gamma": 0.2}},
+        {"method": {"sr": False, "resistance": False, "gamma": 0.5}},
     ]
+
+    def labels(method, recipes):
+        return [group.label for group in group_results([make_result(method, recipe=r) for r in recipes])]
+
+    assert labels("sss", recipes) == [
+        "sss (SR, gamma=0.2)",
+        "sss (SR+R, gamma=0.2)",
+        "sss (plain, gamma=0.5)",
+    ]
+    assert labels("sss", recipes[:2]) == ["sss (SR)", "sss (SR+R)"]
+    flags = [{"nesterov": flag} for flag in (True, False)]
+    assert labels("ncm", flags) == ["ncm (nesterov=on)", "ncm (nesterov=off)"]
+    many = [dict.fromkeys("abcd", i) for i in range(2)]
+    assert labels("ncm", many) == ["ncm #1", "ncm #2"]
 
 
 def test_benchmarks_are_never_mixed():

@@ -14,7 +14,13 @@ from fairshot.reporting.export import write_table
 from fairshot.reporting.groups import Group
 from fairshot.reporting.inline import picture_address
 from fairshot.reporting.measures import BASE_AVG, BASE_INC, INC_AVG
-from fairshot.reporting.papertables import PaperTable, comparison_tables, session_table, summary_table
+from fairshot.reporting.papertables import (
+    PaperTable,
+    comparison_tables,
+    diagnosis_table,
+    session_table,
+    summary_table,
+)
 from fairshot.reporting.plates import Plate, Studio
 from fairshot.reporting.published import PublishedRow, published
 from fairshot.reporting.runs import Run
@@ -58,6 +64,7 @@ class Chapter:
     groups: list[Group]
     runs: list[Run]
     summary: PaperTable
+    diagnosis: PaperTable
     balances: list[Balance]
     sessions: list[SessionView]
     tables: list[PaperTable]
@@ -82,24 +89,26 @@ class Chapter:
 
     def method_of(self, run: Run) -> str:
         """The name of the group that a run belongs to."""
-        places = (i for i, group in enumerate(self.groups) if any(run.result is r for r in group.results))
-        return method_name(next(places))
+        return method_name(next(i for i, group in enumerate(self.groups) if group.holds(run.result)))
 
 
 def write_chapter(
     name: str, groups: list[Group], runs: Sequence[Run], studio: Studio, reporter: Reporter = SILENT
 ) -> Chapter:
     """Draw and write all that these runs allow."""
-    own = [run for run in runs if any(run.result is result for g in groups for result in g.results)]
+    own = [run for run in runs if any(group.holds(run.result) for group in groups)]
     rows = published().on(groups[0].benchmark, groups[0].session_count)
-    summary = summary_table(groups)
+    summary, diagnosis = summary_table(groups), diagnosis_table(groups)
     tables = [*comparison_tables(groups, rows), *ablation_tables(groups, published())]
-    written = {t.key: write_table(t, studio.out / "tables", studio.prefix) for t in (summary, *tables)}
+    written = {
+        t.key: write_table(t, studio.out / "tables", studio.prefix) for t in (summary, diagnosis, *tables)
+    }
     return Chapter(
         name=name,
         groups=groups,
         runs=own,
         summary=summary,
+        diagnosis=diagnosis,
         balances=[balance for place, g in enumerate(groups) if (balance := _balance(place, g)) is not None],
         sessions=[_session_view(groups, t) for t in range(groups[0].session_count)],
         tables=tables,

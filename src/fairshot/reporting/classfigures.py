@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from fairshot.reporting.groups import Group
-from fairshot.reporting.style import BASE_COLOUR, INK, MUTED, NOVEL_COLOUR, house_style
+from fairshot.reporting.style import BASE_COLOUR, INK, MUTED, NOVEL_COLOUR, house_style, panel_grid
 
 Floats = NDArray[np.float64]
 NAMED_CLASSES = 75  # more class names than these do not fit under bars
@@ -70,10 +70,9 @@ def answers(group: Group, t: int) -> dict[str, Answers]:
 
 
 def confusion(groups: Sequence[Group]) -> Figure:
-    """Confusion matrices after the last session, side by side."""
+    """Confusion matrices after the last session."""
     with house_style():
-        figure = Figure(figsize=(3.4 * len(groups) + 0.4, 3.8), layout="constrained")
-        panels = figure.subplots(1, len(groups), squeeze=False).ravel()
+        figure, panels = panel_grid(len(groups), 3.5, 3.8)
         for axes, group in zip(panels, groups, strict=True):
             _draw_confusion(axes, group)
         panels[0].set_ylabel("true class")

@@ -16,7 +16,7 @@ from sklearn.manifold import TSNE
 from fairshot.progress import SILENT, Reporter
 from fairshot.reporting.groups import Group
 from fairshot.reporting.runs import Features, Floats
-from fairshot.reporting.style import BASE_COLOUR, MARKERS, NOVEL_COLOUR, house_style, method_name
+from fairshot.reporting.style import BASE_COLOUR, MARKERS, NOVEL_COLOUR, house_style, method_name, panel_grid
 
 NOVEL_SHADES = ("#ffb27a", "#d55e00", "#a84300", "#f0803c", "#8a3600")  # of the colour of novel classes
 SHOWN_NOVEL_CLASSES = len(NOVEL_SHADES)
@@ -35,7 +35,7 @@ class Featured:
     @property
     def normalised(self) -> Floats:
         """G of the plain view, of length 1."""
-        return normalised(self.features.g[:, 0])
+        return normalised(self.features.g)
 
 
 def normalised(features: Floats) -> Floats:
@@ -71,16 +71,11 @@ def embed_on_plane(vectors: Floats, seed: int = 0) -> Floats:
 def tsne(panels: Sequence[Featured], reporter: Reporter = SILENT) -> Figure:
     """Test features of each run on a plane: whether novel classes find places of their own (fig. 1, 6)."""
     with house_style():
-        columns = min(3, len(panels))
-        rows = -(-len(panels) // columns)
-        figure = Figure(figsize=(3.1 * columns, 3.1 * rows + 0.5), layout="constrained")
-        grid = figure.subplots(rows, columns, squeeze=False).ravel()
+        figure, grid = panel_grid(len(panels), 3.1, 3.3)
         with reporter.track("t-SNE", len(panels)) as advance:
-            for axes, panel in zip(grid, panels, strict=False):
+            for axes, panel in zip(grid, panels, strict=True):
                 _draw_plane(axes, panel)
                 advance(1, panel.group.label)
-        for axes in grid[len(panels) :]:
-            axes.remove()
         handles, names = grid[0].get_legend_handles_labels()
         legend = figure.legend(handles, names, loc="outside lower center", ncols=3, markerscale=2)
         for handle in legend.legend_handles:
@@ -114,29 +109,27 @@ def _scatter(
 def heat_map(panels: Sequence[Featured]) -> Figure:
     """Normalised features, a row an image: which mappings base and novel classes use (fig. 7)."""
     with house_style():
-        figure = Figure(figsize=(3.4 * len(panels) + 0.9, 3.6), layout="constrained")
-        grid = figure.subplots(1, len(panels), squeeze=False).ravel()
+        figure, grid = panel_grid(len(panels), 3.6, 3.6)
         rows = [_heat_rows(panel.features) for panel in panels]
         tables = [panel.normalised[chosen] for panel, chosen in zip(panels, rows, strict=True)]
         top = max(float(np.percentile(table, 99.5)) for table in tables)
         for axes, panel, table, chosen in zip(grid, panels, tables, rows, strict=True):
-            image = axes.imshow(
-                table, aspect="auto", cmap="cividis", vmin=0, vmax=top, interpolation="nearest"
-            )
-            border = int(panel.features.is_base[chosen].sum())
-            axes.axhline(border - 0.5, color="white", linewidth=1.2)
-            axes.set_yticks(
-                [border / 2, (border + len(chosen)) / 2], ["base", "novel"], rotation=90, va="center"
-            )
-            for tick, colour in zip(axes.get_yticklabels(), (BASE_COLOUR, NOVEL_COLOUR), strict=True):
-                tick.set_color(colour)
+            image = axes.imshow(table, "cividis", aspect="auto", vmin=0, vmax=top, interpolation="nearest")
+            _part_base_from_novel(axes, int(panel.features.is_base[chosen].sum()), len(chosen))
             axes.set_title(panel.group.label)
             axes.set_gid(method_name(panel.place))
             axes.set_xlabel("feature of g (index)")
-            axes.grid(False)
         grid[0].set_ylabel("test images")
-        figure.colorbar(image, ax=list(grid), label="normalised feature value (no unit)", pad=0.02)
+        figure.colorbar(image, ax=grid, label="normalised feature value (no unit)", pad=0.02)
         return figure
+
+
+def _part_base_from_novel(axes: Axes, border: int, rows: int) -> None:
+    axes.axhline(border - 0.5, color="white", linewidth=1.2)
+    axes.set_yticks([border / 2, (border + rows) / 2], ["base", "novel"], rotation=90, va="center")
+    for tick, colour in zip(axes.get_yticklabels(), (BASE_COLOUR, NOVEL_COLOUR), strict=True):
+        tick.set_color(colour)
+    axes.grid(False)
 
 
 def _heat_rows(features: Features) -> NDArray[np.int64]:
@@ -154,7 +147,7 @@ def occupancy(panels: Sequence[Featured]) -> Figure:
         figure = Figure(figsize=(6.2, 0.62 * len(panels) + 1.2), layout="constrained")
         axes = figure.subplots()
         for row, panel in enumerate(panels):
-            values = feature_mapping_occupancy(panel.features.g[:, 0])
+            values = feature_mapping_occupancy(panel.features.g)
             is_base, name = panel.features.is_base, method_name(panel.place)
             for shift, chosen, colour in ((-0.19, is_base, BASE_COLOUR), (0.19, ~is_base, NOVEL_COLOUR)):
                 if chosen.any():

@@ -24,6 +24,7 @@ from fairshot.reporting.style import (
     MUTED,
     NOVEL_COLOUR,
     OVERALL_COLOUR,
+    PANELS_A_ROW,
     PUBLISHED,
     LineEnd,
     house_style,
@@ -31,10 +32,9 @@ from fairshot.reporting.style import (
     method_name,
     method_style,
     name_legend,
+    panel_grid,
     save,
 )
-
-PANELS_A_ROW = 3
 
 
 def write_figures(results: Sequence[Result], folder: Path) -> list[Path]:
@@ -57,18 +57,12 @@ def slug(text: str) -> str:
 def accuracy_per_session(groups: Sequence[Group]) -> Figure:
     """One panel a method: base, novel and overall accuracy after each session, shaded by their deviation."""
     with house_style():
-        columns = min(len(groups), PANELS_A_ROW)
-        rows = -(-len(groups) // columns)
-        figure = Figure(figsize=(3.5 * columns + 0.6, 3.1 * rows), layout="constrained")
-        panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
-        for axes, group in zip(panels, groups, strict=False):
+        figure, panels = panel_grid(len(groups), 3.8, 3.1, sharex=True, sharey=True)
+        for place, (axes, group) in enumerate(zip(panels, groups, strict=True)):
             _draw_accuracies(axes, group)
-        for axes in panels[len(groups) :]:
-            axes.remove()
-        for place, axes in enumerate(panels[: len(groups)]):
-            if place % columns == 0:
+            if place % PANELS_A_ROW == 0:
                 axes.set_ylabel("accuracy (%)")
-            if place + columns >= len(groups):
+            if place + PANELS_A_ROW >= len(groups):
                 axes.set_xlabel("session")
                 axes.tick_params(labelbottom=True)
         return figure

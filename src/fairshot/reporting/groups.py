@@ -12,7 +12,7 @@ import numpy as np
 
 from fairshot.evaluation.metrics import Metrics, SessionMetrics
 from fairshot.evaluation.result import Result
-from fairshot.reporting.settings import flat
+from fairshot.reporting.settings import PARTS, flat
 
 MOST_DIFFERENCES_IN_A_LABEL = 3
 
@@ -55,6 +55,10 @@ class Group:
     def session_count(self) -> int:
         """Sessions of the benchmark, the base session included."""
         return len(self.results[0].sessions)
+
+    def holds(self, result: Result | None) -> bool:
+        """Whether this very result is one of the group's."""
+        return any(result is own for own in self.results)
 
     @cached_property
     def metrics(self) -> tuple[Metrics, ...]:
@@ -110,10 +114,18 @@ def _label(own: list[Result], members: list[list[Result]]) -> str:
     settings = [dict(flat(_without_seed(rival[0].recipe))) for rival in rivals]
     mine = settings[rivals.index(own)]
     differing = [key for key in mine if any(other.get(key) != mine[key] for other in settings)]
-    if not differing or len(differing) > MOST_DIFFERENCES_IN_A_LABEL:
+    parts = [key for key in differing if _last(key) in PARTS]
+    others = [f"{_last(key)}={_plain(mine[key])}" for key in differing if key not in parts]
+    if not differing or len(others) > MOST_DIFFERENCES_IN_A_LABEL:
         return f"{method} #{rivals.index(own) + 1}"
-    apart = ", ".join(f"{key.rpartition('.')[2]}={_plain(mine[key])}" for key in differing)
-    return f"{method} ({apart})"
+    switched = [
+        title for part, (title, _) in PARTS.items() for key in mine if _last(key) == part and mine[key]
+    ]
+    return f"{method} ({', '.join(['+'.join(switched) or 'plain'] * bool(parts) + others)})"
+
+
+def _last(key: str) -> str:
+    return key.rpartition(".")[2]
 
 
 def _without_seed(recipe: Mapping[str, Any]) -> dict[str, Any]:

@@ -53,12 +53,6 @@ PINC = SessionMeasure("PInc", "Inc of the classes of earlier incremental session
 HARMONIC = SessionMeasure(
     "Harmonic", "harmonic mean of Base and Inc: high only if both are", lambda s: s.harmonic_mean
 )
-MISROUTE = SessionMeasure(
-    "Misroute",
-    "share of incremental test images that were answered with a base class",
-    lambda s: s.misroute,
-    goal="low",
-)
 SESSION_MEASURES = (OVERALL, BASE, INC, CINC, PINC, HARMONIC)
 
 OVERALL_AVG = SummaryMeasure(
@@ -90,7 +84,28 @@ BICP = SummaryMeasure(
 HARMONIC_AVG = SummaryMeasure(
     "Harmonic avg", "harmonic mean of Base and Inc averaged over sessions", lambda m: m.harmonic_mean_avg
 )
+LAST = SummaryMeasure("Last", "overall accuracy after the last session", lambda m: m.last)
+DROP = SummaryMeasure(
+    "PD", "overall accuracy lost between the first and the last session", lambda m: m.pd, "low"
+)
+INC_WEIGHTED = SummaryMeasure(
+    "Inc weighted",
+    "incremental accuracy with every test image of every session counted once",
+    lambda m: m.inc_weighted_avg,
+)
+MISROUTE_AVG = SummaryMeasure(
+    "Misroute avg",
+    "share of incremental test images answered with a base class, averaged over sessions: a biased decision",
+    lambda m: _average([session.misroute for session in m.sessions]),
+    "low",
+)
+DIAGNOSES = (LAST, DROP, INC_WEIGHTED, MISROUTE_AVG)
 SUMMARY_MEASURES = (OVERALL_AVG, BASE_AVG, INC_AVG, BASE_INC, CINC_PINC, BICP, HARMONIC_AVG)
+
+
+def _average(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def best(values: Sequence[float | None], goal: Goal, digits: int = 2) -> set[int]:

@@ -10,6 +10,7 @@ from fairshot.reporting.groups import Group, Spread, means
 from fairshot.reporting.measures import (
     BASE_INC,
     BICP,
+    DIAGNOSES,
     INC,
     OVERALL,
     OVERALL_AVG,
@@ -123,6 +124,22 @@ def summary_table(groups: Sequence[Group]) -> PaperTable:
     """All summaries of our runs."""
     sources = [summary_source(measure) for measure in SUMMARY_MEASURES]
     return _table("summary", "Summary", "Averages over the sessions.", sources, groups, [])
+
+
+def diagnosis_table(groups: Sequence[Group]) -> PaperTable:
+    """What tells a biased decision from bad features."""
+    sources = [summary_source(measure) for measure in DIAGNOSES]
+    meaning = (
+        "accuracy of incremental classes if base classes may not be answered: what the features are worth"
+    )
+    sources.append(Source(Column("Novel-only avg (%)", meaning, "high"), _novel_only))
+    caption = "What tells a biased decision from features that do not suffice."
+    return _table("diagnosis", "Diagnosis", caption, sources, groups, [])
+
+
+def _novel_only(group: Group) -> Spread | None:
+    runs = [[value for value in result.novel_only if value is not None] for result in group.results]
+    return Spread.of([sum(values) / len(values) if values else None for values in runs])
 
 
 def session_table(groups: Sequence[Group], t: int) -> PaperTable:

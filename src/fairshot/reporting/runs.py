@@ -25,10 +25,9 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Features:
-    """Features of the test images: transferable g (N, V, d) and specific g~, classes in stream order."""
+    """Transferable features g (N, d) of the test images as they are, not flipped; classes in stream order."""
 
     g: Floats
-    g_tilde: Floats | None
     labels: NDArray[np.int64]
     base_classes: int
 
@@ -68,10 +67,14 @@ class Run:
 
     folder: Path
     result: Result | None = None
-    features: Features | None = None
+    features_file: Path | None = None  # one that was looked into and is sound
     training: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     trade_off: TradeOff | None = None
     missing: tuple[str, ...] = ()
+
+    def read_features(self) -> Features | None:
+        """Read the features, which are large; a report wants them of few runs."""
+        return None if self.features_file is None else _read_features(self.features_file)
 
     @property
     def name(self) -> str:
@@ -100,7 +103,7 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
 def read_run(folder: Path) -> Run:
     """Read what the folder holds; a missing or unreadable piece is a line in `missing`, never an error."""
     missing: list[str] = []
-    result = features = trade_off = None
+    result = features_file = trade_off = None
     training: dict[str, NDArray[np.float64]] = {}
     try:
         result = Result.read(folder)
@@ -108,7 +111,8 @@ def read_run(folder: Path) -> Run:
         resume = "the run was interrupted; the same command with the same --out goes on where it stopped"
         missing.append(str(problem) if (folder / FILE_NAME).is_file() else f"no {FILE_NAME}: {resume}")
     try:
-        features = _read_features(folder / FEATURES)
+        _read_features(folder / FEATURES, only_look=True)
+        features_file = folder / FEATURES
     except FileNotFoundError:
         missing.append(f"no {FEATURES}: t-SNE, heat map and FMO need the features of the test images")
     except (SafetensorError, KeyError, ValueError) as problem:
@@ -124,25 +128,25 @@ def read_run(folder: Path) -> Run:
             trade_off = TradeOff.model_validate_json((folder / TRADE_OFF).read_bytes())
         except ValidationError as problem:
             missing.append(f"{TRADE_OFF} cannot be read: {problem.error_count()} values do not fit")
-    return Run(folder, result, features, training, trade_off, tuple(missing))
+    return Run(folder, result, features_file, training, trade_off, tuple(missing))
 
 
 def _is_run(folder: Path) -> bool:
     return any((folder / trace).exists() for trace in TRACES)
 
 
-def _read_features(path: Path) -> Features:
+def _read_features(path: Path, only_look: bool = False) -> Features:
     if not path.is_file():
         raise FileNotFoundError(path)
     with safe_open(path, framework="np") as file:
-        names = set(file.keys())
-        g = file.get_tensor("g").astype(np.float32)
-        g_tilde = file.get_tensor("g_tilde").astype(np.float32) if "g_tilde" in names else None
-        labels = file.get_tensor("labels").astype(np.int64)
         base_classes = int((file.metadata() or {})["base_classes"])
-    if g.ndim != 3 or len(g) != len(labels) or len(g) == 0:
-        raise ValueError(f"g is {g.shape} for {len(labels)} labels, not (images, views, features)")
-    return Features(g, g_tilde, labels, base_classes)
+        labels = file.get_tensor("labels").astype(np.int64)
+        g = file.get_slice("g")
+        shape = g.get_shape()
+        if len(shape) != 3 or shape[0] != len(labels) or len(labels) == 0:
+            raise ValueError(f"g is {shape} for {len(labels)} labels, not (images, views, features)")
+        plain = g[:1, :1] if only_look else g[:, :1]
+    return Features(plain[:, 0].astype(np.float32), labels, base_classes)
 
 
 def _read_training(path: Path) -> dict[str, NDArray[np.float64]]:

@@ -155,7 +155,7 @@ def training(groups: Sequence[Group], runs: Sequence[Run], studio: Studio) -> li
     """Loss and learning rate of one run of each method."""
     logs = []
     for place, group in enumerate(groups):
-        kept = [run for run in runs if run.training and any(run.result is r for r in group.results)]
+        kept = [run for run in runs if run.training and group.holds(run.result)]
         if kept:
             logs.append(curves.Training(group.label, place, kept[0].training))
     if not logs:
@@ -172,14 +172,15 @@ def training(groups: Sequence[Group], runs: Sequence[Run], studio: Studio) -> li
 def _featured(groups: Sequence[Group], runs: Sequence[Run]) -> list[Featured]:
     found = []
     for place, group in enumerate(groups):
-        kept = [r.features for r in runs if r.features and any(r.result is x for x in group.results)]
-        if kept:
-            found.append(Featured(group, place, kept[0]))
+        kept = (run.read_features() for run in runs if group.holds(run.result))
+        features = next((one for one in kept if one is not None), None)
+        if features is not None:
+            found.append(Featured(group, place, features))
     return found
 
 
 def _occupied(panel: Featured) -> str:
-    values = featurefigures.feature_mapping_occupancy(panel.features.g[:, 0])
+    values = featurefigures.feature_mapping_occupancy(panel.features.g)
     return f"{float(np.mean(values[panel.features.is_base])):.1f} for base classes."
 
 

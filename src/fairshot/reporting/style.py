@@ -22,7 +22,7 @@ from fairshot.files import write_atomically
 # palettes of Okabe and Ito and of Tol. Blue and vermilion mean base and novel, methods get the others.
 COLOURS = {
     "ink": ("#1c1c1e", "#e9e7e2"),
-    "muted": ("#75757a", "#a09e99"),
+    "muted": ("#68686d", "#a4a29d"),
     "grid": ("#e3e3e3", "#33363c"),
     "base": ("#0072b2", "#4db3f0"),
     "novel": ("#d55e00", "#ff8f4a"),
@@ -40,6 +40,7 @@ INK, MUTED, GRID, BASE_COLOUR, NOVEL_COLOUR, OVERALL_COLOUR, *METHOD_COLOURS = (
 )
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 DASHES = ("-", "--", "-.", ":")
+PANELS_A_ROW = 3
 PUBLISHED = "published"  # the name that published lines share, as each method has its own
 
 _SETTINGS: dict[str, Any] = {
@@ -75,6 +76,17 @@ def house_style() -> Iterator[None]:
     """Draw in the style of the house, leaving the caller's settings as they were."""
     with context(_SETTINGS):
         yield
+
+
+def panel_grid(count: int, width: float, height: float, **shared: Any) -> tuple[Figure, list[Axes]]:
+    """A figure of so many panels of this size (inches), three a row."""
+    columns = min(count, PANELS_A_ROW)
+    rows = -(-count // columns)
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False, **shared).ravel()
+    for spare in panels[count:]:
+        spare.remove()
+    return figure, list(panels[:count])
 
 
 def method_style(place: int) -> dict[str, Any]:
