@@ -68,7 +68,7 @@ def tune_command(
 def _value(trial: Trial, by: str) -> float:
     """What is maximised; `both` is the mean of overall accuracy and harmonic mean."""
     names = ("overall_avg", "harmonic_mean_avg") if by == "both" else (by,)
-    return sum(getattr(trial.metrics, name) for name in names) / len(names)
+    return float(sum(getattr(trial.metrics, name) for name in names)) / len(names)
 
 
 def _points(
