@@ -64,7 +64,7 @@ def measure_data(files: Sequence[Path], resize: Resize, reporter: Reporter = SIL
 
 
 def generated_photographs(folder: Path, count: int) -> list[Path]:
-    """Make JPEG files of 500 x 375 pixels and about 90 KB, as photographs are, for want of real ones."""
+    """Make JPEG files of 500 x 375 pixels and about 80 KB, as photographs are, for want of real ones."""
     rng = np.random.default_rng(0)
     files = [folder / f"{number}.jpg" for number in range(count)]
     for file in files:
