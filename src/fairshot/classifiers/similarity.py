@@ -11,8 +11,17 @@ def similarity(features: torch.Tensor, prototypes: torch.Tensor) -> torch.Tensor
 
     Features (N, V, d) and prototypes (C, V, d) give (N, C). A zero vector is similar to nothing: 0.
     """
-    views = features.shape[1]
-    return normalize(features, dim=-1).flatten(1) @ normalize(prototypes, dim=-1).flatten(1).T / views
+    return similarity_to(features, directions(prototypes))
+
+
+def directions(vectors: torch.Tensor) -> torch.Tensor:
+    """Normalise each view of vectors (N, V, d) and put the views side by side, (N, V * d)."""
+    return normalize(vectors, dim=-1).flatten(1)
+
+
+def similarity_to(features: torch.Tensor, prototype_directions: torch.Tensor) -> torch.Tensor:
+    """`similarity` to prototypes whose `directions` (C, V * d) are kept: one matrix product."""
+    return directions(features) @ prototype_directions.T / features.shape[1]
 
 
 def view_similarity(features: torch.Tensor, prototypes: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,286 @@
+"""Stores at the command line: make one, teach it, ask it, and take back what was taught."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from fairshot.benchmarks.images import SUFFIXES
+from fairshot.cli.console import CONSOLE, MESSAGES, ConsoleReporter
+from fairshot.errors import UserError
+from fairshot.teaching import Store
+from fairshot.teaching.archive import export_archive, import_archive
+from fairshot.teaching.backbones import found_on_backbone
+from fairshot.teaching.confidence import Confidence
+from fairshot.teaching.doodle_files import write_doodles
+from fairshot.teaching.evaluating import evaluate, read_folder
+from fairshot.teaching.founding import create_store
+from fairshot.teaching.held_out import trials_of
+from fairshot.teaching.lessons import Lesson
+from fairshot.teaching.names import UNKNOWN
+from fairshot.teaching.onnx_file import export_onnx
+from fairshot.teaching.runs import found_on_run
+
+StoreFolder = Annotated[Path, typer.Argument(metavar="STORE", help="The folder of the store.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a class.")]
+Photos = Annotated[
+    list[Path], typer.Argument(metavar="PHOTOS...", help="Image files, or folders of image files.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def new_command(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="The folder to make.")],
+    run: Annotated[
+        Path | None, typer.Option("--from", metavar="RUN", help="A finished run of SSS, or of NCM.")
+    ] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="A backbone of timm with pretrained weights, for example resnet18.")
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="The weights of the backbone as a safetensors file, if not timm's.")
+    ] = None,
+    base: Annotated[
+        Path | None,
+        typer.Option(help="With --backbone: a folder of images a class, to train SR on; its base classes."),
+    ] = None,
+    epochs: Annotated[int, typer.Option(help="With --base: how long to train.", min=1)] = 10,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder in which the run's benchmark is looked for.")
+    ] = None,
+) -> None:
+    """Make a store, on a trained run or on a backbone."""
+    reporter = ConsoleReporter("new store")
+    if (run is None) == (backbone is None):
+        raise UserError("give either --from RUN or --backbone NAME")
+    if run is not None:
+        founding = found_on_run(run, data, reporter)
+    else:
+        assert backbone is not None
+        founding = found_on_backbone(backbone, weights, base, epochs, reporter)
+    with create_store(store, founding) as made:
+        count = len(made.classes())
+        _say(f"{store}: a store of {count} classes" if count else f"{store}: a store without classes yet")
+        _say(f"confidence and unknown: {made.snapshot().confidence.source}")
+
+
+def teach_command(
+    store: StoreFolder,
+    name: Name,
+    photos: Photos,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what it would do.")] = False,
+    warn_share: Annotated[
+        float, typer.Option(help="Warn when it takes more than this share of another class's images.", min=0)
+    ] = 0.2,
+) -> None:
+    """Teach a class from a few photos, or more photos of a class it knows; tell what that did."""
+    with Store(store) as opened:
+        _tell(opened.teach(name, _files(photos), dry_run, warn_share))
+
+
+def predict_command(
+    store: StoreFolder,
+    images: Photos,
+    top: Annotated[int, typer.Option(help="How many classes to show.", min=1)] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Say what images show."""
+    files = _files(images)
+    with Store(store) as opened:
+        predictions = opened.predict(files, top)
+    if as_json:
+        answers = zip(files, predictions, strict=True)
+        _print_json([{"image": str(file), **asdict(prediction)} for file, prediction in answers])
+        return
+    widest = max(len(prediction.answer or UNKNOWN) for prediction in predictions)
+    for file, prediction in zip(files, predictions, strict=True):
+        similar = "  ".join(f"{each.name} {each.similarity:.2f}" for each in prediction.top)
+        answer = f"{prediction.answer or UNKNOWN:{widest}}  {prediction.confidence:4.0%} sure"
+        _say(f"{file}  {answer}  (similar: {similar})")
+
+
+def forget_command(store: StoreFolder, name: Name) -> None:
+    """Take a class out; undo brings it back."""
+    with Store(store) as opened:
+        opened.forget(name)
+    _say(f"{name} is forgotten; to bring it back: fairshot undo {store}")
+
+
+def rename_command(
+    store: StoreFolder, name: Name, new_name: Annotated[str, typer.Argument(metavar="NEW_NAME")]
+) -> None:
+    """Give a class another name."""
+    with Store(store) as opened:
+        opened.rename(name, new_name)
+    _say(f"{name} is called {new_name} now")
+
+
+def merge_command(
+    store: StoreFolder,
+    name: Name,
+    into: Annotated[str, typer.Argument(metavar="INTO", help="Another class.")],
+) -> None:
+    """Put all that is known of one class into another."""
+    with Store(store) as opened:
+        opened.merge(name, into)
+    _say(f"{name} is part of {into} now")
+
+
+def undo_command(store: StoreFolder) -> None:
+    """Take back the last change that still stands; again for the one before."""
+    with Store(store) as opened:
+        undone = opened.undo()
+    _say(f"undone: {undone.sentence()}")
+
+
+def history_command(store: StoreFolder, as_json: AsJson = False) -> None:
+    """List what was done, the latest first."""
+    with Store(store) as opened:
+        events = opened.history()
+    if as_json:
+        _print_json([asdict(event) for event in events])
+        return
+    for event in events:
+        undone = "  (undone)" if event.undone else ""
+        _say(f"{event.id:4}  {event.at[:19].replace('T', ' ')}  {event.sentence()}{undone}")
+
+
+def classes_command(store: StoreFolder, as_json: AsJson = False) -> None:
+    """List the classes: base ones in the order of training, then taught ones by name."""
+    with Store(store) as opened:
+        infos = opened.classes()
+    if as_json:
+        _print_json([asdict(info) for info in infos])
+        return
+    table = Table("class", "kind", "images", box=None, pad_edge=False)
+    for info in infos:
+        images = info.photos + info.trained_on
+        table.add_row(info.name, "base" if info.base else "taught", f"{images:,}")
+    CONSOLE.print(table, highlight=False)
+
+
+def adapt_command(store: StoreFolder, images: Photos) -> None:
+    """Move classes a little towards unlabelled images that surely show them (Calibration)."""
+    with Store(store) as opened:
+        _say(opened.adapt(_files(images)).sentence())
+
+
+def evaluate_command(
+    store: StoreFolder,
+    folder: Annotated[Path, typer.Argument(help="One sub-folder a class; those of other names are unknown.")],
+    reject: Annotated[
+        float, typer.Option(help="Share of the images, least sure of, to leave out.", min=0, max=0.99)
+    ] = 0.1,
+    choose_threshold: Annotated[
+        bool,
+        typer.Option("--choose-threshold", help="Choose confidence and threshold on these held-out images."),
+    ] = False,
+    keep: Annotated[
+        float, typer.Option(help="With --choose-threshold: share of known images to answer.", min=0.01, max=1)
+    ] = 0.9,
+    as_json: AsJson = False,
+) -> None:
+    """Measure accuracy, balance, confidence and the finding of unknown things on a folder of images."""
+    with Store(store) as opened:
+        labelled = read_folder(opened, folder, ConsoleReporter("evaluate"))
+        if choose_threshold:
+            known = labelled.among(set(opened.snapshot().names))
+            trials = trials_of(opened.snapshot(), known.features, known.names)
+            opened.set_confidence(Confidence.fit(trials, f"{len(known.names)} images of {folder}", keep=keep))
+        measured = evaluate(opened, labelled, reject)
+    if as_json:
+        _print_json({**asdict(measured), "balance": measured.balance})
+        return
+    for label, value in measured.rows():
+        _say(f"{label:44} {value}")
+
+
+def export_command(
+    store: StoreFolder,
+    target: Annotated[Path, typer.Argument(help="model.onnx, or store.zip for the whole store.")],
+) -> None:
+    """Write the store as an ONNX model, checked against torch, or as one archive."""
+    if target.suffix == ".onnx":
+        with Store(store) as opened:
+            checked = export_onnx(opened, target)
+        _say(
+            f"{target}: {checked.classes} classes; on {checked.images} images onnxruntime and torch "
+            f"differ by at most {checked.difference:.1e}"
+        )
+    elif target.suffix == ".zip":
+        export_archive(store, target)
+        _say(f"{target}: the whole store; to open it elsewhere: fairshot import {target.name} STORE")
+    else:
+        raise UserError(f"{target}: give a name that ends in .onnx (a model) or .zip (the whole store)")
+
+
+def import_command(
+    archive: Annotated[Path, typer.Argument(help="What fairshot export wrote.")], store: StoreFolder
+) -> None:
+    """Unpack a store from its archive."""
+    import_archive(archive, store)
+    _say(f"{store}: ready")
+
+
+def doodles_command(
+    folder: Annotated[Path, typer.Argument(help="The folder to write to.")],
+    photos: Annotated[int, typer.Option(help="Drawings a class to teach with.", min=1, max=75)] = 5,
+) -> None:
+    """Write drawings of the embedded benchmark as image files, to try a store with.
+
+    FOLDER/teach holds classes that doodle runs are not trained on, FOLDER/test other drawings of all classes.
+    """
+    count = write_doodles(folder, photos)
+    _say(f"{count} drawings in {folder}/teach and {folder}/test")
+
+
+def _files(given: Iterable[Path]) -> list[Path]:
+    """Spread folders into their image files."""
+    files: list[Path] = []
+    for path in given:
+        if path.is_dir():
+            inside = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES)
+            if not inside:
+                raise UserError(f"{path} holds no image files ({', '.join(sorted(SUFFIXES))})")
+            files += inside
+        else:
+            files.append(path)
+    return files
+
+
+def _tell(lesson: Lesson) -> None:
+    _say(("would be taught: " if lesson.dry_run else "") + lesson.sentence())
+    for warning in lesson.warnings:
+        MESSAGES.print(f"warning: {warning}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+
+
+def _say(text: str) -> None:
+    CONSOLE.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False))
+
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "new": new_command,
+    "teach": teach_command,
+    "predict": predict_command,
+    "forget": forget_command,
+    "rename": rename_command,
+    "merge": merge_command,
+    "undo": undo_command,
+    "history": history_command,
+    "classes": classes_command,
+    "adapt": adapt_command,
+    "evaluate": evaluate_command,
+    "export": export_command,
+    "import": import_command,
+    "doodles": doodles_command,
+}

@@ -1,0 +1,50 @@
+"""Drawings of the embedded benchmark as image files, to try a store with."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from fairshot.benchmarks import load_stream
+from fairshot.benchmarks.pictures import Bytes
+from fairshot.benchmarks.stream import Session, StreamSettings
+from fairshot.errors import UserError
+from fairshot.files import write_atomically
+
+
+def write_doodles(folder: Path, photos: int = 5) -> int:
+    """Write `teach/<class>/` of classes that come after the base session, and `test/<class>/` of all.
+
+    Test drawings are the second half of each class's: the first half is held out for choosing confidence.
+    Dark ink on light paper, as people draw. Returns how many files were written.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} exists already; give the name of a new folder")
+    stream = load_stream("doodles", StreamSettings(shots=photos))
+    written = 0
+    for number, session in enumerate(stream.sessions):
+        for label in session.classes:
+            name = stream.class_names[label]
+            test = _of_class(session, label, "test")
+            parts = {"test": test[(len(test) + 1) // 2 :]}
+            if number > 0:
+                parts["teach"] = _of_class(session, label, "train")
+            for part, drawings in parts.items():
+                for index, drawing in enumerate(drawings, start=1):
+                    write_atomically(folder / part / name / f"{index:02}.png", _png(255 - drawing))
+                    written += 1
+    return written
+
+
+def _of_class(session: Session, label: int, part: str) -> list[Bytes]:
+    images = session.train if part == "train" else session.test
+    return list(images.pictures.take(np.flatnonzero(images.labels == label)))
+
+
+def _png(picture: Bytes) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(picture[:, :, 0]).save(file, "PNG")
+    return file.getvalue()

@@ -1,0 +1,164 @@
+"""How well a store does on a folder of images: one sub-folder a class, named like the class.
+
+Sub-folders whose names the store does not know hold unknown things: they should be answered "unknown".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from unicodedata import normalize
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.metrics import roc_auc_score
+
+from fairshot.benchmarks.images import SUFFIXES
+from fairshot.errors import UserError
+from fairshot.models.embedder import Features
+from fairshot.progress import SILENT, Reporter
+from fairshot.teaching.store import Store
+
+BINS = 10  # of confidence, for the calibration error
+Flags = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Shares are 0 .. 1; None where there is nothing to take a share of."""
+
+    images: int
+    unknown_images: int  # of classes the store does not know
+    accuracy: float | None  # of known classes, when an answer is asked for each image
+    base_accuracy: float | None
+    taught_accuracy: float | None
+    calibration_error: float | None  # mean distance of confidence from accuracy, over bins of confidence
+    auroc: float | None  # of known against unknown images, by confidence
+    unknown_found: float | None  # unknown images answered "unknown"
+    known_refused: float | None  # images of known classes answered "unknown"
+    rejection_rate: float
+    accuracy_after_rejection: float | None  # of known classes, without the share least sure of
+    by_class: dict[str, tuple[int, int]]  # known classes: images, and those answered right
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Tell it in lines: what, and how much."""
+        rejecting = f"accuracy without the {self.rejection_rate:.0%} least sure of"
+        return [
+            ("images (of classes it does not know)", f"{self.images:,} ({self.unknown_images:,})"),
+            ("accuracy on known classes", _percent(self.accuracy)),
+            ("  base classes", _percent(self.base_accuracy)),
+            ("  taught classes", _percent(self.taught_accuracy)),
+            (rejecting, _percent(self.accuracy_after_rejection)),
+            ("balance, base over taught (1 is even)", _number(self.balance)),
+            ("confidence is off by (calibration error)", _percent(self.calibration_error)),
+            ("known against unknown, AUROC", _number(self.auroc)),
+            ("  unknown images answered unknown", _percent(self.unknown_found)),
+            ("  known images answered unknown", _percent(self.known_refused)),
+        ]
+
+    @property
+    def balance(self) -> float | None:
+        """Base accuracy over taught accuracy: 1 is balance, above it the store favours base classes."""
+        if self.base_accuracy is None or not self.taught_accuracy:
+            return None
+        return self.base_accuracy / self.taught_accuracy
+
+
+@dataclass(frozen=True)
+class LabelledFeatures:
+    """Features of the images of a folder, and the class each shows."""
+
+    names: list[str]
+    features: Features
+
+    def among(self, names: Container[str]) -> LabelledFeatures:
+        """Select the images of some classes."""
+        chosen = [index for index, name in enumerate(self.names) if name in names]
+        features = {key: value[chosen] for key, value in self.features.items()}
+        return LabelledFeatures([self.names[index] for index in chosen], features)
+
+
+def read_folder(store: Store, folder: Path, reporter: Reporter = SILENT) -> LabelledFeatures:
+    """Embed all images of a folder of classes."""
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a folder; give one that holds a folder of images for each class")
+    paths = sorted(
+        path
+        for path in folder.glob("*/**/*")
+        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
+    )
+    if not paths:
+        raise UserError(f"{folder} holds no images; expected {folder}/<class>/<image>.jpg (or .png, ...)")
+    parts: dict[str, list[torch.Tensor]] = {"g": [], "g_tilde": []}
+    with reporter.track("reading", len(paths)) as advance:
+        for start in range(0, len(paths), 64):
+            some = paths[start : start + 64]
+            features = store.network.embed_together(store.network.preparation.pictures(some))
+            for name, part in parts.items():
+                part.append(features[name])
+            advance(len(some))
+    names = [normalize("NFC", path.relative_to(folder).parts[0]) for path in paths]
+    return LabelledFeatures(names, {name: torch.cat(part) for name, part in parts.items()})
+
+
+def evaluate(store: Store, labelled: LabelledFeatures, rejection_rate: float = 0.1) -> Evaluation:
+    """Compare the answers of a store with the classes the images show."""
+    answers = store.answer(labelled.features, top=1)
+    base = {info.name: info.base for info in store.classes()}
+    known = np.array([name in base for name in labelled.names])
+    trained = np.array([base.get(name, False) for name in labelled.names])
+    right = np.array(
+        [answer.top[0].name == name for answer, name in zip(answers, labelled.names, strict=True)]
+    )
+    sure = np.array([answer.confidence for answer in answers])
+    refused = np.array([answer.answer is None for answer in answers])
+    by_confidence = np.argsort(-np.where(known, sure, -1), kind="stable")
+    surest = by_confidence[: known.sum() - int(rejection_rate * known.sum())]
+    return Evaluation(
+        images=len(known),
+        unknown_images=int((~known).sum()),
+        accuracy=_share(right, known),
+        base_accuracy=_share(right, known & trained),
+        taught_accuracy=_share(right, known & ~trained),
+        calibration_error=_calibration_error(sure[known], right[known]),
+        auroc=float(roc_auc_score(known, sure)) if known.any() and not known.all() else None,
+        unknown_found=_share(refused, ~known),
+        known_refused=_share(refused, known),
+        rejection_rate=rejection_rate,
+        accuracy_after_rejection=float(right[surest].mean()) if len(surest) else None,
+        by_class=_by_class(labelled.names, known, right),
+    )
+
+
+def _share(flags: Flags, among: Flags) -> float | None:
+    return float(flags[among].mean()) if among.any() else None
+
+
+def _calibration_error(sure: Floats, right: Flags) -> float | None:
+    """Expected calibration error."""
+    if not len(sure):
+        return None
+    bins = np.minimum((sure * BINS).astype(int), BINS - 1)
+    gaps = [
+        abs(sure[bins == b].mean() - right[bins == b].mean()) * (bins == b).sum() for b in set(bins.tolist())
+    ]
+    return float(sum(gaps) / len(sure))
+
+
+def _by_class(names: Sequence[str], known: Flags, right: Flags) -> dict[str, tuple[int, int]]:
+    labels = np.array(names)
+    return {
+        str(name): (int((labels == name).sum()), int(right[labels == name].sum()))
+        for name in np.unique(labels[known])
+    }
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

@@ -1,0 +1,105 @@
+"""The embedder of a store as one file: its weights and, in the header, how to build it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import nn
+
+from fairshot.benchmarks.pictures import Pictures
+from fairshot.errors import UserError
+from fairshot.files import write_atomically
+from fairshot.models.embedder import Embedder, Features, ModelSettings
+from fairshot.teaching.photos import Preparation
+
+FILE_NAME = "embedder.safetensors"
+
+
+class Description(BaseModel):
+    """How to build an embedder again, and how it wants its pictures."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: ModelSettings
+    channels: int
+    sr_width: int | None
+    sr_batch_norm: bool
+    flips: tuple[bool, ...]  # the views of a picture; True: vertically flipped
+    drawings: bool
+
+
+@dataclass(frozen=True)
+class Network:
+    """An embedder at work: frozen, and always looking at the same views."""
+
+    embedder: Embedder
+    flips: tuple[bool, ...] = (False,)
+    drawings: bool = False
+
+    def __post_init__(self) -> None:
+        self.embedder.eval().requires_grad_(False)
+
+    @property
+    def preparation(self) -> Preparation:
+        """What photos must be turned into."""
+        settings = self.embedder.settings
+        return Preparation(self.embedder.channels, settings.resize or settings.size, self.drawings)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Views and width of g."""
+        return len(self.flips), self.embedder.width
+
+    @property
+    def shape_tilde(self) -> tuple[int, int] | None:
+        """Views and width of g~; none where g~ is g."""
+        return None if self.embedder.sr is None else (len(self.flips), self.embedder.width_tilde)
+
+    def embed(self, pictures: Pictures) -> Features:
+        """Embed pictures one by one, so that the features of a picture do not depend on its company."""
+        return self.embedder.embed(pictures, self.flips, batch=1)
+
+    def embed_together(self, pictures: Pictures) -> Features:
+        """Embed pictures in batches: faster, and the last bits may depend on the company."""
+        return self.embedder.embed(pictures, self.flips, batch=32)
+
+    def write(self, path: Path) -> None:
+        """Write weights and description."""
+        embedder = self.embedder
+        norm = embedder.sr is not None and any(isinstance(part, nn.BatchNorm1d) for part in embedder.sr)
+        description = Description(
+            model=embedder.settings.model_copy(update={"pretrained": False}),
+            channels=embedder.channels,
+            sr_width=None if embedder.sr is None else embedder.width_tilde,
+            sr_batch_norm=norm,
+            flips=self.flips,
+            drawings=self.drawings,
+        )
+        tensors = {name: value.contiguous().cpu() for name, value in embedder.state_dict().items()}
+        write_atomically(path, save(tensors, metadata={"fairshot": description.model_dump_json()}))
+
+    @classmethod
+    def read(cls, path: Path) -> Network:
+        """Build the embedder a file describes, and load its weights."""
+        try:
+            with safe_open(path, framework="pt") as file:
+                description = Description.model_validate_json((file.metadata() or {})["fairshot"])
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except FileNotFoundError:
+            raise UserError(f"{path} is missing: this is not a store, or a part of it was removed") from None
+        except (SafetensorError, KeyError, ValidationError) as problem:
+            raise UserError(f"{path} is not the embedder of a store ({problem})") from None
+        with torch.random.fork_rng(devices=[]):
+            embedder = Embedder(
+                description.model, description.channels, description.sr_width, description.sr_batch_norm
+            )
+        try:
+            embedder.load_state_dict(tensors)
+        except RuntimeError as problem:
+            raise UserError(f"{path}: its weights do not fit its description ({problem})") from None
+        return cls(embedder, description.flips, description.drawings)

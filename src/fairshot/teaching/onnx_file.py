@@ -1,0 +1,148 @@
+"""The store as one ONNX model: an image in, a score for each class and a confidence out."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from fairshot.classifiers.dual import separate_scores
+from fairshot.classifiers.similarity import similarity_to
+from fairshot.errors import UserError
+from fairshot.models.embedder import Embedder
+from fairshot.models.pixels import DevicePictures
+from fairshot.teaching.snapshot import Snapshot
+from fairshot.teaching.store import Store
+
+TOLERANCE = 1e-4  # of a cosine
+CHECKED_IMAGES = 16
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the comparison with torch found."""
+
+    classes: int
+    images: int
+    difference: float  # largest, of any score
+
+
+class Answering(nn.Module):
+    """The embedder and a snapshot of the classes as one network."""
+
+    first: Tensor
+    second: Tensor
+
+    def __init__(self, embedder: Embedder, flips: tuple[bool, ...], snapshot: Snapshot) -> None:
+        super().__init__()
+        self.embedder, self.flips = embedder, flips
+        self.base_classes, self.confidence = snapshot.base_classes, snapshot.confidence
+        self.register_buffer("first", snapshot.first)
+        self.register_buffer("second", snapshot.second)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Return scores (N, C) and confidence (N,) for images (N, channels, size, size) in [0, 1]."""
+        views = [self.embedder(images.flip(2) if flip else images) for flip in self.flips]
+        scores = similarity_to(torch.stack([view[0] for view in views], dim=1), self.first)
+        second_look = torch.zeros_like(scores[:, 0], dtype=torch.bool)
+        if self.base_classes:
+            second = similarity_to(torch.stack([view[1] for view in views], dim=1), self.second)
+            second_look = scores.argmax(1) < self.base_classes
+            scores = separate_scores(scores, second, self.base_classes)
+        return scores, self.confidence.of(scores, second_look)
+
+
+def export_onnx(store: Store, path: Path) -> Checked:
+    """Write the model, after onnxruntime has given the same scores as torch."""
+    try:
+        import onnx
+        import onnxruntime
+        import onnxscript  # noqa: F401 - torch needs it to export
+    except ImportError as problem:
+        raise UserError(
+            f"ONNX needs more packages: pip install 'fairshot[export]' ({problem.name})"
+        ) from None
+    snapshot = store.snapshot()
+    if not snapshot.entries:
+        raise UserError("the store knows no class yet; teach it one first")
+    model = Answering(store.network.embedder, store.network.flips, snapshot).eval()
+    images = _images(store)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as place:
+        partial = Path(place) / "model.onnx"
+        with _quietly():
+            torch.onnx.export(
+                model,
+                (images[:2],),
+                partial,
+                input_names=["image"],
+                output_names=["scores", "confidence"],
+                dynamic_shapes={"images": {0: torch.export.Dim("batch", min=1)}},
+                external_data=False,
+                dynamo=True,
+                verbose=False,
+            )
+        written = onnx.load(partial)
+        onnx.helper.set_model_props(written, _properties(store, snapshot))
+        onnx.save(written, partial)
+        session = onnxruntime.InferenceSession(partial, providers=["CPUExecutionProvider"])
+        scores, confidence = session.run(None, {"image": images.numpy()})
+        with torch.inference_mode():
+            expected = model(images)
+        difference = float(np.abs(scores - expected[0].numpy()).max())
+        unsure = float(np.abs(confidence - expected[1].numpy()).max())
+        if not (difference <= TOLERANCE and unsure <= 100 * TOLERANCE):
+            raise UserError(
+                f"{path} was not written: onnxruntime and torch differ by {difference:.1e} in a score "
+                f"and by {unsure:.1e} in a confidence"
+            )
+        os.replace(partial, path)
+    return Checked(len(snapshot.entries), len(images), difference)
+
+
+def _properties(store: Store, snapshot: Snapshot) -> dict[str, str]:
+    """Describe what a program needs to know to use the model."""
+    preparation = store.network.preparation
+    return {
+        "class_names": json.dumps(snapshot.names, ensure_ascii=False),
+        "base_classes": str(snapshot.base_classes),
+        "unknown_below": repr(snapshot.confidence.threshold),
+        "short_side": str(preparation.short_side),
+        "size": str(store.network.embedder.settings.size),
+        "drawings": json.dumps(preparation.drawings),
+    }
+
+
+def _images(store: Store) -> Tensor:
+    """Return input images to compare on: what the store was shown, and noise."""
+    embedder, channels = store.network.embedder, store.network.preparation.channels
+    noise = np.random.default_rng(0).integers(0, 256, (4, 64, 64, channels), dtype=np.uint8)
+    pictures = list(noise)
+    for info in store.classes()[:: max(1, len(store.classes()) // CHECKED_IMAGES)]:
+        pictures += [np.asarray(Image.open(io.BytesIO(image))) for image in store.thumbnails(info.name, 1)]
+    prepared = store.network.preparation.pictures(pictures)
+    return embedder.test_view(DevicePictures.from_pictures(prepared))
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Keep the exporter's remarks to itself."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+    logger.setLevel(level)

@@ -1,0 +1,138 @@
+"""A store from a trained run: its embedder and its base classes, as the run's own test met them."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from safetensors.torch import load_file
+
+from fairshot.benchmarks import load_stream
+from fairshot.benchmarks.pictures import Pictures
+from fairshot.benchmarks.stream import LabelledPictures, Stream
+from fairshot.errors import UserError
+from fairshot.evaluation.result import Result
+from fairshot.methods import method_named
+from fairshot.methods.skeleton import Skeleton, SkeletonSettings
+from fairshot.methods.sss import SSS, SSSSettings
+from fairshot.progress import SILENT, Reporter
+from fairshot.recipes import Recipe, check_recipe
+from fairshot.teaching.adapting import CalibrationSettings
+from fairshot.teaching.confidence import Confidence, Trials
+from fairshot.teaching.founding import BaseClasses, Founding, create_store
+from fairshot.teaching.held_out import trials_of
+from fairshot.teaching.network import Network
+
+SAMPLES = 10  # images a base class that a store keeps
+Supported = SSS | Skeleton[SkeletonSettings]
+
+
+def found_on_run(run: Path, data: Path | None = None, reporter: Reporter = SILENT) -> Founding:
+    """Take over the embedder and the base classes of a finished run.
+
+    Where the run's benchmark can be loaded (from `data`, if it does not come with fairshot), some images of
+    each base class are kept too, and confidence is chosen on images the network was not trained on.
+    """
+    result = Result.read(run)
+    recipe = check_recipe(yaml.safe_load((run / "recipe.yaml").read_text()))
+    method = _restored(run, recipe, len(result.sessions[0]))
+    origin = {"run": str(run), "method": recipe.method_name, "benchmark": recipe.benchmark.name}
+    try:
+        stream = load_stream(recipe.benchmark.name, recipe.benchmark, data, reporter)
+    except UserError as problem:
+        reporter.say(f"no images of the base classes are kept: {problem}")
+        return _founding(method, result.class_names, origin)
+    return found_on_method(method, stream, origin)
+
+
+def found_on_method(method: Supported, stream: Stream, origin: dict[str, Any]) -> Founding:
+    """Take over a method that knows the base session of a stream, and nothing more."""
+    founding = _founding(method, stream.class_names, origin)
+    assert founding.base is not None
+    founding = replace(founding, base=replace(founding.base, samples=_samples(stream, founding.network)))
+    return replace(founding, confidence=_rehearse(founding, stream))
+
+
+def _founding(method: Supported, names: list[str] | tuple[str, ...], origin: dict[str, Any]) -> Founding:
+    settings = method.settings if isinstance(method, SSS) else SSSSettings(resistance=False)
+    return Founding(
+        network=Network(method.embedder, method.flips, drawings=origin.get("benchmark") == "doodles"),
+        base=BaseClasses(
+            names=names[: method.base_classes],
+            g=method.prototypes,
+            g_tilde=method.prototypes_tilde if isinstance(method, SSS) else method.prototypes,
+            counts=method.counts.tolist(),
+        ),
+        gamma=settings.gamma if settings.resistance else 0.0,
+        calibration=CalibrationSettings(
+            alpha_base=settings.alpha_base,
+            alpha_novel=settings.alpha_novel,
+            threshold=settings.threshold,
+            at_most=settings.at_most,
+        ),
+        origin=origin,
+    )
+
+
+def _restored(run: Path, recipe: Recipe, base_classes: int) -> Supported:
+    """Return the method of a run as the base session left it."""
+    kind = method_named(recipe.method_name)
+    nearest_mean = (
+        issubclass(kind, Skeleton)
+        and kind.scores is Skeleton.scores
+        and kind.novel_prototypes is Skeleton.novel_prototypes
+    )
+    if kind is not SSS and not nearest_mean:
+        raise UserError(
+            f"{run} is a run of {recipe.method_name}, and a store answers by SSS or by nearest class means; "
+            "train one with: fairshot run doodles/sss"
+        )
+    path = run / "model.safetensors"
+    if not path.is_file():
+        raise UserError(f"{path} is missing: the run kept no weights; run it again with --fresh")
+    tensors = load_file(path)
+    model = recipe.model.model_copy(update={"pretrained": False})
+    method = kind(recipe.method, model, tensors["embedder.mean"].shape[1], base_classes)
+    method.restore(tensors)
+    return method  # type: ignore[return-value]
+
+
+def _samples(stream: Stream, network: Network) -> dict[int, Pictures]:
+    """Return the first training images of each base class."""
+    train = stream.base.train
+    return {
+        label: network.preparation.pictures(list(_of_class(train, label))[:SAMPLES])
+        for label in stream.base.classes
+    }
+
+
+def _rehearse(founding: Founding, stream: Stream) -> Confidence:
+    """Choose confidence in a store that is taught the stream's own sessions and then thrown away.
+
+    Held-out images are the first half of each base class's test images, and the shots of the sessions, each
+    answered for without itself. Base and taught classes weigh the same.
+    """
+    held_out: list[Any] = []
+    names: list[str] = []
+    for label in stream.base.classes:
+        images = list(_of_class(stream.base.test, label))
+        held_out += images[: (len(images) + 1) // 2]
+        names += [stream.class_names[label]] * ((len(images) + 1) // 2)
+    features = founding.network.embed_together(founding.network.preparation.pictures(held_out))
+    with tempfile.TemporaryDirectory() as place, create_store(Path(place) / "rehearsal", founding) as store:
+        for session in stream.sessions[1:]:
+            for label in session.classes:
+                store.teach(stream.class_names[label], list(_of_class(session.train, label)))
+        base, taught = trials_of(store.snapshot(), features, names), store.left_out_trials()
+    source = f"{len(base.right)} test images of base classes"
+    if len(taught.right):
+        source += f", and {len(taught.right)} photos of further classes, each answered for without itself"
+    return Confidence.fit(Trials.concatenate([base, taught]), source)
+
+
+def _of_class(images: LabelledPictures, label: int) -> Pictures:
+    return images.pictures.take(np.flatnonzero(images.labels == label))

@@ -1,0 +1,297 @@
+"""The commands around a store, from a trained run to an answer, as a person types them."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+from fairshot.benchmarks import load_stream
+from fairshot.cli import app
+from fairshot.errors import UserError
+from fairshot.evaluation.experiment import Place, run
+from fairshot.methods.sss import SSS
+from fairshot.recipes import load_recipe
+from fairshot.teaching import Store
+from fairshot.teaching.archive import import_archive
+from fairshot.teaching.evaluating import evaluate, read_folder
+from fairshot.teaching.onnx_file import export_onnx
+from fairshot.teaching.store import DATABASE
+from fairshot.training.hardware import choose_hardware
+from stores import drawings, make_store
+
+SMALL = [
+    "benchmark.base_classes=5",
+    "benchmark.way=2",
+    "benchmark.sessions=3",
+    "training.epochs=1",
+    "training.warmup_epochs=0",
+    "method.sr_width=32",
+    "method.resistance=true",
+]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train a small run."""
+    folder = tmp_path_factory.mktemp("run")
+    run(load_recipe("doodles/sss", SMALL), Place(folder, choose_hardware("cpu")))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def doodles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("drawings")
+    assert "1040 drawings" in fairshot("doodles", folder)
+    return folder
+
+
+@pytest.fixture
+def store(tmp_path: Path, trained: Path) -> Path:
+    fairshot("new", tmp_path / "store", "--from", trained)
+    return tmp_path / "store"
+
+
+def fairshot(*arguments: object) -> str:
+    """Run a command that must succeed."""
+    outcome = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert outcome.exit_code == 0, outcome.output
+    return outcome.output
+
+
+def test_from_a_run_to_answers_and_back(store: Path, doodles: Path) -> None:
+    teach, test = doodles / "teach", doodles / "test"
+    assert "would be taught: umbrella: 5 photos, closest to" in fairshot(
+        "teach", store, "umbrella", teach / "umbrella", "--dry-run"
+    )
+    fairshot("teach", store, "umbrella", teach / "umbrella")
+    fairshot("teach", store, "shoe", *sorted((teach / "shoe").iterdir()))
+    answers = json.loads(fairshot("predict", store, test / "umbrella", "--json", "--top", 3))
+    assert len(answers) == 12
+    assert all(len(answer["top"]) == 3 and 0 <= answer["confidence"] <= 1 for answer in answers)
+    assert "umbrella/01.png" in fairshot("predict", store, test / "umbrella" / "01.png")
+    fairshot("rename", store, "shoe", "boot")
+    fairshot("merge", store, "boot", "umbrella")
+    fairshot("forget", store, "umbrella")
+    names = [info["name"] for info in json.loads(fairshot("classes", store, "--json"))]
+    assert len(names) == 5
+    for done in ("forget umbrella", "merge boot into umbrella", "rename shoe to boot"):
+        assert done in fairshot("undo", store)
+    kinds = [event["kind"] for event in json.loads(fairshot("history", store, "--json"))]
+    assert kinds == ["undo"] * 3 + ["forget", "merge", "rename", "teach", "teach", "new"]
+    assert "umbrella" in fairshot("classes", store)
+    assert "(undone)" in fairshot("history", store)
+
+
+def test_store_scores_as_the_method_of_its_run(store: Path, trained: Path) -> None:
+    """Taught the sessions of the run, the store compares with the classes as the method does."""
+    recipe = load_recipe(str(trained / "recipe.yaml"))
+    stream = load_stream("doodles", recipe.benchmark)
+    method = SSS(recipe.method, recipe.model, 1, 5)
+    method.restore(load_file(trained / "model.safetensors"))
+    with Store(store) as opened:
+        for session in stream.sessions[1:]:
+            for label in sorted(session.classes, key=lambda label: -label):
+                shots = session.train.pictures.take(np.flatnonzero(session.train.labels == label))
+                opened.teach(stream.class_names[label], list(shots))
+            method.learn(session.train)
+        features = method.embed(stream.seen_test(3).pictures)
+        scores, _ = opened.snapshot().scores(features)
+        columns = [opened.snapshot().names.index(name) for name in stream.class_names]
+    torch.testing.assert_close(scores[:, columns], method.scores(features), atol=1e-6, rtol=0)
+
+
+def test_confidence_is_chosen_on_held_out_images(store: Path, doodles: Path) -> None:
+    with Store(store) as opened:
+        chosen = opened.snapshot().confidence
+        assert chosen.source.startswith("65 test images of base classes, and 30 photos of further classes")
+        assert 0 < chosen.threshold < 1
+        labelled = read_folder(opened, doodles / "test")
+        known = evaluate(opened, labelled.among(set(opened.snapshot().names)))
+        everything = evaluate(opened, labelled)
+    assert known.auroc is None
+    assert known.unknown_images == 0
+    assert known.taught_accuracy is None
+    assert everything.unknown_images == 65 * 12
+    assert everything.auroc is not None
+    assert everything.accuracy == known.accuracy
+    assert sum(count for count, _ in everything.by_class.values()) == 60
+
+
+def test_evaluation_of_known_answers(tmp_path: Path) -> None:
+    """Each figure against a count by hand."""
+    store = make_store(tmp_path / "store")
+    store.teach("yak", drawings("yak", 3))
+    shown = {"ant": drawings("sample of ant", 4), "yak": drawings("yak", 5), "cow": drawings("yak", 7)[5:]}
+    shown["yeti"] = drawings("something else", 6)
+    for name, images in shown.items():
+        (tmp_path / "images" / name).mkdir(parents=True)
+        for index, image in enumerate(images):
+            Image.fromarray(image[:, :, 0]).save(tmp_path / "images" / name / f"{index}.png")
+    measured = evaluate(store, read_folder(store, tmp_path / "images"), rejection_rate=0.25)
+    found = {name: store.predict(images, top=1) for name, images in shown.items()}
+    right = {name: [each.top[0].name == name for each in answers] for name, answers in found.items()}
+    known = [
+        (each.confidence, ok)
+        for name in ("ant", "cow", "yak")
+        for each, ok in zip(found[name], right[name], strict=True)
+    ]
+    unknown = [each.confidence for each in found["yeti"]]
+    assert measured.images == 17
+    assert measured.unknown_images == 6
+    assert measured.accuracy == pytest.approx(sum(ok for _, ok in known) / 11)
+    assert measured.base_accuracy == pytest.approx((sum(right["ant"]) + sum(right["cow"])) / 6)
+    assert measured.taught_accuracy == pytest.approx(sum(right["yak"]) / 5)
+    pairs = [(k > u) + (k == u) / 2 for k, _ in known for u in unknown]
+    assert measured.auroc == pytest.approx(sum(pairs) / len(pairs), abs=1e-6)
+    surest = sorted(known, key=lambda pair: -pair[0])[: 11 - 2]
+    assert measured.accuracy_after_rejection == pytest.approx(sum(ok for _, ok in surest) / 9)
+    assert measured.by_class == {name: (len(right[name]), sum(right[name])) for name in ("ant", "cow", "yak")}
+
+
+def test_threshold_can_be_chosen_on_own_images_and_undone(store: Path, doodles: Path) -> None:
+    fairshot("teach", store, "umbrella", doodles / "teach" / "umbrella")
+    with Store(store) as opened:
+        before = opened.snapshot().confidence
+    output = fairshot("evaluate", store, doodles / "test", "--choose-threshold", "--keep", 0.5, "--json")
+    measured = json.loads(output[output.index("{") :])
+    assert 0.4 < measured["known_refused"] < 0.6
+    fairshot("undo", store)
+    with Store(store) as opened:
+        assert opened.snapshot().confidence == before
+
+
+def test_store_without_base_learns_when_not_to_answer(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "store", base=(), sr_width=None)
+    for index in range(8):
+        store.teach(f"class {index}", drawings(f"class {index % 3} {index % 4}", 4))
+    chosen = store.snapshot().confidence
+    assert chosen.automatic
+    assert chosen.source.startswith("32 taught photos")
+    assert chosen.threshold > 0
+    store.undo()
+    assert store.snapshot().confidence.source.startswith("28 taught photos")
+
+
+def test_adaptation_moves_within_bounds_and_can_be_undone(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "store")
+    store.teach("yak", drawings("yak", 3))
+    before = store.digest(), store.snapshot()
+    unlabelled = drawings("yak", 40)[3:]
+    first = store.adapt(unlabelled)
+    assert first.absorbed["yak"] > 0
+    for _ in range(12):
+        store.adapt(unlabelled)
+    moved = store.snapshot()
+    column = moved.names.index("yak")
+    shift = _shift_of(store, "yak")
+    taught = store.network.embed(store.network.preparation.pictures(drawings("yak", 3)))["g"].mean(0)
+    assert bool((shift.norm(dim=-1) <= 0.2 * taught.norm(dim=-1) * (1 + 1e-5)).all())
+    assert not torch.equal(moved.first[column], before[1].first[column])
+    assert torch.equal(moved.second, before[1].second)  # h~ is left alone
+    for _ in range(13):
+        store.undo()
+    assert store.digest() == before[0]
+    assert store.adapt([np.zeros((16, 16), np.uint8)]).images == 1
+
+
+def _shift_of(store: Store, name: str) -> torch.Tensor:
+    row = store._reader.execute(
+        "SELECT g FROM shifts WHERE class = (SELECT id FROM classes WHERE name = ?)", (name,)
+    ).fetchone()
+    return torch.frombuffer(bytearray(row[0]), dtype=torch.float32).reshape(store.shapes.g)
+
+
+def test_archive_carries_the_whole_store(store: Path, doodles: Path, tmp_path: Path) -> None:
+    fairshot("teach", store, "umbrella", doodles / "teach" / "umbrella")
+    fairshot("export", store, tmp_path / "store.zip")
+    fairshot("import", tmp_path / "store.zip", tmp_path / "copy")
+    with Store(store) as original, Store(tmp_path / "copy") as copy:
+        assert copy.digest() == original.digest()
+        assert copy.history() == original.history()
+        photos = sorted((doodles / "test" / "umbrella").iterdir())
+        assert copy.predict(photos) == original.predict(photos)
+        assert copy.undo().kind == "teach"
+
+
+def hostile(archive: Path, target: Path, change) -> None:
+    """Copy an archive with its members changed."""
+    with zipfile.ZipFile(archive) as packed, zipfile.ZipFile(target, "w") as changed:
+        members = {name: packed.read(name) for name in packed.namelist()}
+        for name, content in change(members).items():
+            changed.writestr(name, content)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: m | {"../outside.txt": b"x"}, "holds '../outside.txt'"),
+        (lambda m: m | {"/etc/outside": b"x"}, "is refused"),
+        (lambda m: {name: m[name] for name in [DATABASE]}, "is refused"),
+        (lambda m: m | {DATABASE: b"no database"}, "not a database"),
+        (
+            lambda m: m | {DATABASE: m[DATABASE][: len(m[DATABASE]) // 2]},
+            "damaged|malformed",
+        ),
+        (lambda m: m | {"embedder.safetensors": b"no weights"}, "not the embedder"),
+    ],
+)
+def test_hostile_archives_leave_nothing(tmp_path: Path, change, message: str) -> None:
+    make_store(tmp_path / "store").close()
+    fairshot("export", tmp_path / "store", tmp_path / "good.zip")
+    hostile(tmp_path / "good.zip", tmp_path / "bad.zip", change)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UserError, match=message):
+        import_archive(tmp_path / "bad.zip", tmp_path / "inside" / "imported")
+    (tmp_path / "inside").rmdir()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_onnx_gives_the_same_answers(store: Path, doodles: Path, tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    fairshot("teach", store, "umbrella", doodles / "teach" / "umbrella")
+    with Store(store) as opened:
+        checked = export_onnx(opened, tmp_path / "model.onnx")
+        photos = sorted((doodles / "test" / "umbrella").iterdir())
+        expected = opened.predict(photos)
+        names = opened.snapshot().names
+    assert checked.difference < 1e-4
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    properties = session.get_modelmeta().custom_metadata_map
+    assert json.loads(properties["class_names"]) == names
+    for photo, prediction in zip(photos, expected, strict=True):  # one by one: any number of images is taken
+        ink = 255 - np.asarray(Image.open(photo))
+        scores, confidence = session.run(None, {"image": (ink[None, None] / 255).astype(np.float32)})
+        assert names[int(scores[0].argmax())] == prediction.top[0].name
+        assert confidence[0] == pytest.approx(prediction.confidence, abs=1e-3)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.onnx", "store"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["new", "x"], "either --from RUN or --backbone"),
+        (["new", "x", "--from", "nowhere"], "holds no result.json"),
+        (["new", "x", "--backbone", "resnet0"], "no model of timm"),
+        (["new", "x", "--backbone", "resnet18", "--weights", "nowhere.safetensors"], "cannot be read"),
+        (["teach", "nowhere", "okapi", "photo.png"], "not a store"),
+        (["export", "nowhere", "model.pt"], "ends in .onnx"),
+        (["import", "nowhere.zip", "x"], "cannot be imported"),
+        (["evaluate", "{store}", "nowhere"], "not a folder"),
+        (["predict", "{store}", "nowhere.png"], "no such image file"),
+    ],
+)
+def test_what_cannot_be_used_is_said(tmp_path: Path, monkeypatch, arguments: list[str], message: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_store(tmp_path / "store").close()
+    outcome = CliRunner().invoke(app, [each.format(store="store") for each in arguments])
+    assert isinstance(outcome.exception, UserError)
+    assert message in str(outcome.exception)
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
