@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 
 class Settings(BaseModel):
@@ -32,3 +40,19 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 ShareRange = Annotated[tuple[Share, Share], AfterValidator(_in_rising_order)]
 PositiveRange = Annotated[tuple[Positive, Positive], AfterValidator(_in_rising_order)]
+
+
+def explain(problem: ValidationError, prefix: str) -> str:
+    """Return one line for each key that cannot be used, named with the section it stands in."""
+    lines = []
+    for error in problem.errors():
+        key = prefix + ".".join(str(part) for part in error["loc"])
+        what = error["msg"].removeprefix("Value error, ")
+        if error["type"] == "extra_forbidden":
+            what = "unknown key"
+        elif error["type"] in ("model_type", "dict_type"):
+            what = f"expected a section of keys and values, got {error['input']!r}"
+        elif error["type"] != "missing" and not isinstance(error["input"], dict):
+            what += f", got {error['input']!r}"
+        lines.append(f"{key.rstrip('.')}: {what}")
+    return "\n".join(lines)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -108,25 +108,41 @@ def with_channels(images: Bytes, channels: int) -> Bytes:
     return ((images @ weights + 32768) >> 16).astype(np.uint8)[..., None]
 
 
-def as_pictures(X: Any, channels: int) -> Pictures:
+def as_pictures(X: Any, channels: int, prepare: Callable[[Bytes], Bytes] | None = None) -> Pictures:
     """Take images as users have them.
 
     An array uint8 (N, H, W) or (N, H, W, C), or a sequence whose items are file paths or uint8 arrays
-    (H, W) or (H, W, C), of any sizes. Grey, RGB and RGBA become the channels asked for.
+    (H, W) or (H, W, C), of any sizes. Grey, RGB and RGBA become the channels asked for. `prepare` is
+    applied to each image as it is read, so that a thousand photographs are not held before they shrink.
     """
+    if isinstance(X, Pictures) and prepare is None and X.channels == channels:
+        return X
     if isinstance(X, Pictures):
-        return X if X.channels == channels else Pictures.from_list([with_channels(x, channels) for x in X])
+        X = list(X)
     if isinstance(X, str | os.PathLike):
         raise UserError(f"X is the single path {str(X)!r}; give a list of paths: [{str(X)!r}]")
-    if not isinstance(X, Iterable):
+    if not hasattr(X, "__len__") or not isinstance(X, Iterable):
         raise UserError(f"X must be an array of images or a list of images or paths, not {type(X).__name__}")
     if not isinstance(X, Sequence):
         X = np.asarray(X) if hasattr(X, "__array__") else list(X)
     if isinstance(X, np.ndarray) and X.dtype.kind not in "OUS":
-        return Pictures.from_array(with_channels(_checked(X, "X", 4), channels))
+        array = with_channels(_checked(X, "X", 4), channels)
+        return Pictures.from_list(list(map(prepare, array))) if prepare else Pictures.from_array(array)
     if len(X) == 0:
         raise UserError("X holds no images")
-    return Pictures.from_list([_one(item, f"X[{index}]", channels) for index, item in enumerate(X)])
+    images = (_one(item, f"X[{index}]", channels) for index, item in enumerate(X))
+    return Pictures.from_list(list(map(prepare, images) if prepare else images))
+
+
+def channels_of(X: Any) -> int:
+    """Return how many channels images of users need: 1 if all are grey arrays, else 3 (files too)."""
+    if isinstance(X, Pictures):
+        return X.channels
+    shape: tuple[int, ...] = getattr(X, "shape", ())
+    if len(shape) in (3, 4):
+        return 1 if len(shape) == 3 or shape[-1] < 3 else 3
+    shapes: list[tuple[int, ...]] = [getattr(x, "shape", ()) for x in X] if isinstance(X, Iterable) else []
+    return 1 if shapes and all(len(s) == 2 or (len(s) == 3 and s[-1] < 3) for s in shapes) else 3
 
 
 def _one(item: Any, name: str, channels: int) -> Bytes:

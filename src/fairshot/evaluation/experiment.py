@@ -83,7 +83,7 @@ def _run(recipe: Recipe, stream: Stream, method: Method[Any], place: Place) -> R
     result = _result(recipe, stream, place, method, outcome)
     result.seconds = {
         "compilation": trainer.compile_seconds,
-        "base session": trained - began - trainer.compile_seconds,
+        "base session": trained - began + trainer.earlier_seconds - trainer.compile_seconds,
         "sessions": time.monotonic() - trained,
     }
     _write_features(outcome, method.base_classes, place.out)
@@ -129,12 +129,13 @@ def _claimed(recipe: Recipe, place: Place) -> Iterator[None]:
                 _clear(place.out)
             remove_partial(place.out)
             recorded = place.out / "recipe.yaml"
-            if recorded.is_file() and recorded.read_text() != recipe.as_yaml():
+            if not recorded.is_file():
+                write_atomically(recorded, recipe.as_yaml().encode())
+            elif recorded.read_text() != recipe.as_yaml():
                 raise UserError(
                     f"{place.out} holds a run of another recipe (see its recipe.yaml); give another --out, "
                     "or --fresh to replace it"
                 )
-            write_atomically(recorded, recipe.as_yaml().encode())
             yield
     except Timeout:
         raise UserError(

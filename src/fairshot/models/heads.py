@@ -40,5 +40,5 @@ def cosine_cross_entropy(
     With scale 1 and raw logits this is eq. 3; the paper uses the margin to show that it hurts new classes.
     """
     if margin:
-        cosines = cosines - margin * functional.one_hot(rows, cosines.shape[1])
+        cosines = cosines - margin * functional.one_hot(rows, cosines.shape[1]).to(cosines)
     return functional.cross_entropy(scale * cosines, rows, label_smoothing=label_smoothing, reduction="none")

@@ -17,7 +17,7 @@ from fairshot.errors import UserError
 from fairshot.methods import method_named
 from fairshot.methods.method import MethodSettings
 from fairshot.models.embedder import ModelSettings
-from fairshot.settings import Settings
+from fairshot.settings import Settings, explain
 from fairshot.training.loop import TrainingSettings
 from fairshot.training.views import ViewSettings
 
@@ -83,7 +83,7 @@ def check_recipe(content: Mapping[str, Any]) -> Recipe:
     try:
         sections = _Sections.model_validate(content)
     except ValidationError as problem:
-        raise UserError(_explain(problem, "")) from None
+        raise UserError(explain(problem, "")) from None
     options = dict(sections.method)
     name = options.pop("name", None)
     if not isinstance(name, str):
@@ -91,7 +91,7 @@ def check_recipe(content: Mapping[str, Any]) -> Recipe:
     try:
         method = method_named(name).Settings.model_validate(options)
     except ValidationError as problem:
-        raise UserError(_explain(problem, "method.")) from None
+        raise UserError(explain(problem, "method.")) from None
     return Recipe(
         sections.seed, sections.benchmark, sections.model, sections.views, sections.training, name, method
     )
@@ -142,19 +142,3 @@ def _apply(content: dict[str, Any], override: str) -> None:
         place[last] = yaml.safe_load(value)
     except yaml.YAMLError as problem:
         raise UserError(f"--set {key}: {value!r} cannot be read: {problem}") from None
-
-
-def _explain(problem: ValidationError, prefix: str) -> str:
-    """One line for each key that cannot be used."""
-    lines = []
-    for error in problem.errors():
-        key = prefix + ".".join(str(part) for part in error["loc"])
-        what = error["msg"].removeprefix("Value error, ")
-        if error["type"] == "extra_forbidden":
-            what = "unknown key"
-        elif error["type"] in ("model_type", "dict_type"):
-            what = f"expected a section of keys and values, got {error['input']!r}"
-        elif error["type"] != "missing" and not isinstance(error["input"], dict):
-            what += f", got {error['input']!r}"
-        lines.append(f"{key.rstrip('.')}: {what}")
-    return "\n".join(lines)

@@ -83,6 +83,7 @@ class Trainer:
     deadline: float = math.inf  # in seconds of time.monotonic()
     history: list[Row] = field(default_factory=list)
     compile_seconds: float = 0.0
+    earlier_seconds: float = 0.0  # spent on this training by processes that were interrupted
 
     def train(self, objective: Objective, data: LabelledPictures, phase: str = "base") -> None:
         """Train an objective on the base session; go on from its last checkpoint if there is one."""
@@ -173,8 +174,8 @@ class _Run:
         self.loss_sum = torch.zeros((), device=fabric.device)
         self.steps_summed = 0
         self.sizes_compiled: set[int] = set()
-        self.epoch_began = self.checkpoint_ended = time.monotonic()
-        self.checkpoint_took = 0.1
+        self.began = self.epoch_began = self.checkpoint_ended = time.monotonic()
+        self.checkpoint_took = 0.0  # unknown until the first, which therefore comes after the first step
         self.checkpoints = (
             Checkpoints(trainer.folder / phase, trainer.reporter) if trainer.folder is not None else None
         )
@@ -217,7 +218,14 @@ class _Run:
         if self.checkpoints is None or self.trainer.fabric.global_rank != 0:
             return
         began = time.monotonic()
-        note = {"history": self.history, "loss_sum": float(self.loss_sum), "steps_summed": self.steps_summed}
+        note = {
+            "history": self.history,
+            "loss_sum": float(self.loss_sum),
+            "steps_summed": self.steps_summed,
+            "seconds": began - self.began + self.trainer.earlier_seconds,
+            "epoch_seconds": began - self.epoch_began,
+            "compile_seconds": self.trainer.compile_seconds,
+        }
         self.checkpoints.write(Checkpoint(self.step, self._tensors(), note))
         self.checkpoint_ended = time.monotonic()
         self.checkpoint_took = self.checkpoint_ended - began
@@ -278,14 +286,21 @@ class _Run:
             kind, name = key.split(".", 1)
             parts[kind][name] = value.to(device)
         self.objective.load_state_dict(parts["weights"])
-        self.average = {name: parts["average"][name] for name in self.average}
+        for name, value in self.average.items():
+            value.copy_(parts["average"][name])
         for name, weight in self.objective.named_parameters():
-            if name in parts["momentum"]:
-                self.sgd.state[weight]["momentum_buffer"] = parts["momentum"][name]
+            if (
+                name in parts["momentum"]
+            ):  # laid out as its weight: the fused optimiser pairs them as they lie
+                laid_out = torch.empty_like(weight, requires_grad=False).copy_(parts["momentum"][name])
+                self.sgd.state[weight]["momentum_buffer"] = laid_out
         self.step = checkpoint.step
         self.history = checkpoint.note["history"]
         self.loss_sum += checkpoint.note["loss_sum"]
         self.steps_summed = checkpoint.note["steps_summed"]
+        self.epoch_began -= checkpoint.note["epoch_seconds"]
+        self.trainer.earlier_seconds = checkpoint.note["seconds"]
+        self.trainer.compile_seconds = checkpoint.note["compile_seconds"]
         self.trainer.reporter.say(f"going on from step {self.step}")
 
 

@@ -1,0 +1,88 @@
+"""Labels of users, of any hashable kind, beside the class ids the methods count with."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fairshot.errors import UserError
+
+STORABLE = (str, int, float, bool, type(None))  # what JSON gives back with its type; and tuples of these
+
+
+def as_labels(y: Any) -> list[Hashable]:
+    """Take labels as users have them: any one-dimensional sequence, array or series.
+
+    Numbers and strings of numpy become Python's own, so that a label is the same label wherever it comes
+    from. As in a dictionary, equal labels (1 and 1.0 and True) are one.
+    """
+    if isinstance(y, str | bytes) or not isinstance(y, Iterable):
+        raise UserError(f"y must be a sequence of labels, one an image, not {y!r}")
+    if getattr(y, "ndim", 1) != 1:
+        raise UserError(f"y must hold one label an image, but has the shape {tuple(y.shape)}")  # type: ignore[attr-defined]
+    labels = [item.item() if isinstance(item, np.generic) else item for item in _items(y)]
+    for index, label in enumerate(labels):
+        if not _is_hashable(label):
+            raise UserError(f"y[{index}]: {label!r} cannot be a label, because it is not hashable")
+        if label != label:
+            raise UserError(f"y[{index}]: {label!r} cannot be a label, because it does not equal itself")
+    return labels
+
+
+def _items(y: Any) -> Iterable[Any]:
+    """Return the items as Python objects, from arrays, tensors and series too."""
+    return y.tolist() if hasattr(y, "tolist") else list(y)
+
+
+def _is_hashable(label: Any) -> bool:
+    try:
+        hash(label)
+    except TypeError:  # also a tuple with a list inside
+        return False
+    return True
+
+
+def distinct(labels: Iterable[Hashable]) -> list[Hashable]:
+    """Return each label once, in rising order where they can be compared, else as they first appear."""
+    found = list(dict.fromkeys(labels))
+    try:
+        return sorted(found)  # type: ignore[type-var]
+    except TypeError:
+        return found
+
+
+def as_array(labels: Sequence[Hashable]) -> npt.NDArray[Any]:
+    """Return labels as an array that gives the same labels back: of their own type, or of objects."""
+    if len({type(label) for label in labels}) == 1 and isinstance(labels[0], str | int | float):
+        array = np.array(labels)
+        kept = array.tolist()
+        if kept == list(labels) and type(kept[0]) is type(labels[0]):  # not 2**63, which would become a float
+            return array
+    array = np.empty(len(labels), dtype=object)
+    for index, label in enumerate(labels):  # a tuple assigned to a slice would become a row
+        array[index] = label
+    return array
+
+
+def to_json(label: Any) -> Any:
+    """Return a JSON value from which `from_json` restores a label with its type."""
+    if type(label) in STORABLE:
+        return label
+    if type(label) is tuple:
+        return {"tuple": [to_json(part) for part in label]}
+    raise UserError(
+        f"the label {label!r} is of type {type(label).__name__}, which cannot be saved; "
+        "use strings, numbers, bools, None, or tuples of these"
+    )
+
+
+def from_json(value: Any) -> Hashable:
+    """Restore a label from what `to_json` made of it."""
+    if isinstance(value, dict):
+        return tuple(from_json(part) for part in value["tuple"])
+    if type(value) not in STORABLE:
+        raise ValueError(f"{value!r} is no stored label")
+    return value  # type: ignore[no-any-return]
