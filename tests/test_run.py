@@ -242,7 +242,7 @@ def test_recipes_that_cannot_be_read_are_named(tmp_path):
 def test_help_names_every_command_and_option(tmp_path):
     """In a real process of its own, as the shell starts it."""
     command = subprocess.run(
-        [sys.executable, "-c", "from fairshot.cli import main; main()", "--help"],
+        [sys.executable, "-m", "fairshot", "--help"],
         capture_output=True,
         text=True,
         check=True,
