@@ -38,6 +38,7 @@ from fairshot.training.views import ViewSettings
 FILE_NAME, FORMAT = "estimator.json", 1
 LARGEST = 64  # pixels a side of the network's input, unless `size` asks for more
 FEWEST_EPOCHS, FEWEST_STEPS = 25, 600  # of a training, unless `epochs` says how many
+GREY_VIEWS = {"crop_area": (0.6, 1.4), "rotation": 15, "jitter": 0}  # drawings, as in the recipes of doodles
 Options = Mapping[str, Any]
 SettingsT = TypeVar("SettingsT", bound=Settings)
 
@@ -62,7 +63,8 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     intra, inter, sr, resistance: the components of the method, each of which can be switched off.
     gamma: strength of Resistance; more favours labels learnt by `partial_fit`.
     model, views, training, method: further keys of these sections of a recipe, for example
-        views={"horizontal_flip": 0} for images with a left and a right.
+        views={"horizontal_flip": 0} where left and right differ. Views stray from colour images as in
+        the recipes of CIFAR-100, from grey ones as in those of doodles.
     seed: of everything random; the same seed and images give the same estimator.
     device: "auto", "cpu" or "cuda".
     reporter: is told how far the training is; None is silent.
@@ -124,7 +126,7 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes = distinct(labels)
         if len(classes) < 2:
             raise UserError(f"fit needs at least 2 classes; y holds {classes}")
-        trainer = self._trainer(len(labels))
+        trainer = self._trainer(len(labels), channels_of(X))
         settings = self._method_settings()
         pictures, model = self._base_pictures(X)
         _check_lengths(pictures, labels)
@@ -143,8 +145,8 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "method_")
         labels, pictures = as_labels(y), self._pictures(X)
         _check_lengths(pictures, labels)
-        known = self.classes_.tolist()
-        classes = [*known, *distinct(set(labels).difference(known))]
+        known = dict.fromkeys(self.classes_.tolist())
+        classes = [*known, *distinct(label for label in labels if label not in known)]
         taught = copy.copy(self.method_)
         taught.learn(LabelledPictures(pictures, _ids(labels, classes)))
         return self._adopt(method_=taught, classes_=as_array(classes))
@@ -270,7 +272,7 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         asked = {} if self.size is None else {"size": self.size}
         return _section(ModelSettings, "model", {"small_stem": False, **found, **chosen, **asked}, self.model)
 
-    def _trainer(self, images: int) -> Trainer:
+    def _trainer(self, images: int, channels: int) -> Trainer:
         chosen = {"batch": self.batch, "learning_rate": self.learning_rate}
         asked = {} if self.epochs is None else {"epochs": self.epochs}
         settings = _section(TrainingSettings, "training", chosen | asked, self.training)
@@ -281,7 +283,7 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         if "warmup_epochs" not in settings.model_fields_set:
             settings = settings.model_copy(update={"warmup_epochs": settings.epochs / 5})
-        views = _section(ViewSettings, "views", {}, self.views)
+        views = _section(ViewSettings, "views", {} if channels == 3 else GREY_VIEWS, self.views)
         if not isinstance(self.seed, int | np.integer) or self.seed < 0:
             raise UserError(f"seed: expected a whole number from 0 on, got {self.seed!r}")
         reporter = self.reporter or SILENT

@@ -15,6 +15,7 @@ from fairshot.models.pixels import DevicePictures, centre_boxes, cut
 from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Positive, Settings
 
+PIXELS_AT_ONCE = {"cpu": 2**20, "cuda": 2**23}  # of the network's input, which bounds the memory it needs
 Features = dict[str, Tensor]  # "g": (N, V, d), "g_tilde": (N, V, d~); V views of each picture
 
 
@@ -67,6 +68,8 @@ class Embedder(nn.Module):
         self.width_tilde = sr_width or self.width
         for name, values in (("mean", settings.mean), ("std", settings.std)):
             self.register_buffer(name, torch.tensor(_per_channel(values, channels)).view(1, -1, 1, 1))
+        # As it is trained: a network that was loaded then answers to the last bit as the one that was saved.
+        self.to(memory_format=torch.channels_last)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return g and g~ of images (N, C, H, W) in [0, 1]."""
@@ -83,11 +86,12 @@ class Embedder(nn.Module):
         self,
         pictures: Pictures,
         flips: Sequence[bool] = (False,),
-        batch: int = 1024,
+        batch: int | None = None,
         reporter: Reporter = SILENT,
     ) -> Features:
         """Embed pictures under the test view, once per entry of `flips` (True: vertically flipped)."""
         self.eval()
+        batch = batch or max(1, PIXELS_AT_ONCE[self.device.type] // self.settings.size**2)
         parts: dict[str, list[Tensor]] = {"g": [], "g_tilde": []}
         with reporter.track("embedding", len(pictures)) as advance:
             for start in range(0, len(pictures), batch):

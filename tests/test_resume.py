@@ -1,0 +1,173 @@
+"""Checkpoints: whole or absent, damaged ones refused by name; training goes on from each of them exactly."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fairshot import files
+from fairshot.benchmarks.pictures import Pictures
+from fairshot.benchmarks.stream import LabelledPictures
+from fairshot.methods import method_named
+from fairshot.models.embedder import ModelSettings
+from fairshot.progress import Reporter
+from fairshot.training import checkpoints as module
+from fairshot.training.checkpoints import Checkpoint, Checkpoints
+from fairshot.training.hardware import choose_hardware
+from fairshot.training.loop import Trainer, TrainingSettings, TrainingStopped
+from fairshot.training.views import ViewSettings
+
+
+class Listener(Reporter):
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.heard.append(text)
+
+
+def checkpoint(step: int) -> Checkpoint:
+    tensors = {
+        "weights.a": torch.randn(3, 4, generator=torch.Generator().manual_seed(step)),
+        "weights.b": torch.tensor([step]),
+        "weights.c": torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),
+        "weights.d": torch.tensor(0.1, dtype=torch.bfloat16),
+    }
+    return Checkpoint(step, tensors, {"history": [{"step": step}]})
+
+
+def written(folder: Path, *steps: int) -> Checkpoints:
+    kept = Checkpoints(folder, Listener())
+    for step in steps:
+        kept.write(checkpoint(step))
+    return kept
+
+
+def test_what_is_written_is_read_back_bit_by_bit(tmp_path):
+    given = checkpoint(7)
+    kept = Checkpoints(tmp_path / "made" / "here")
+    kept.write(given)
+    read = kept.read_last()
+    assert read.step == 7
+    assert read.note["history"] == [{"step": 7}]
+    assert read.tensors.keys() == given.tensors.keys()
+    for name, value in given.tensors.items():
+        assert torch.equal(read.tensors[name], value)
+        assert read.tensors[name].dtype == value.dtype
+
+
+def test_nothing_written_is_nothing_read(tmp_path):
+    assert Checkpoints(tmp_path / "nowhere").read_last() is None
+
+
+def test_the_last_two_are_kept_and_what_a_kill_left_is_removed(tmp_path):
+    (tmp_path / ".step-00000001.json.x1.partial").write_text("half")
+    (tmp_path / "step-00000001.safetensors").write_text("without its note")
+    written(tmp_path, 3, 10, 200)
+    names = [f"step-00000{step}.{kind}" for step in ("010", "200") for kind in ("json", "safetensors")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGE = {
+    "a flipped bit": ("safetensors", flip_a_bit),
+    "truncated tensors": ("safetensors", lambda path: path.write_bytes(path.read_bytes()[:50])),
+    "no tensors": ("safetensors", Path.unlink),
+    "an empty note": ("json", lambda path: path.write_text("")),
+    "a truncated note": ("json", lambda path: path.write_text(path.read_text()[:20])),
+    "a note that is none": ("json", lambda path: path.write_text("3")),
+    "a note without a digest": ("json", lambda path: path.write_text("{}")),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(tmp_path, kind):
+    suffix, damage = DAMAGE[kind]
+    kept = written(tmp_path, 1, 2)
+    damage(tmp_path / f"step-00000002.{suffix}")
+    assert kept.read_last().step == 1
+    (message,) = kept.reporter.heard
+    assert "step-00000002.safetensors is damaged" in message
+    damage(tmp_path / f"step-00000001.{suffix}")
+    assert kept.read_last() is None
+
+
+def test_without_its_note_a_checkpoint_does_not_exist(tmp_path, monkeypatch):
+    kept = written(tmp_path, 1)
+    write = module.write_atomically
+
+    def die_before_the_note(path, content):
+        if path.suffix == ".json":
+            raise KeyboardInterrupt
+        write(path, content)
+
+    monkeypatch.setattr(module, "write_atomically", die_before_the_note)
+    with pytest.raises(KeyboardInterrupt):
+        kept.write(checkpoint(2))
+    assert kept.read_last().step == 1
+    assert kept.reporter.heard == []
+
+
+def test_a_write_that_fails_leaves_the_old_content_and_no_trace(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    files.write_atomically(path, b"old")
+
+    def fail(*_):
+        raise OSError("no space left")
+
+    for name in ("fsync", "replace"):
+        monkeypatch.setattr(files.os, name, fail)
+        with pytest.raises(OSError, match="no space"):
+            files.write_atomically(path, b"new and longer")
+        monkeypatch.undo()
+        assert path.read_bytes() == b"old"
+        assert [item.name for item in tmp_path.iterdir()] == ["file"]
+
+
+# Training in steps of one process each
+
+
+def base_session() -> LabelledPictures:
+    rng = np.random.default_rng(0)
+    labels = np.arange(14, dtype=np.int64) % 3
+    return LabelledPictures(Pictures.from_array(rng.integers(0, 256, (14, 9, 9, 3), dtype=np.uint8)), labels)
+
+
+def trained(folder: Path | None, name: str, options: dict, impatient: bool) -> tuple[dict, list, int]:
+    """Train to the end, by processes that each stop after one step if they are impatient."""
+    starts = 0
+    while True:
+        starts += 1
+        torch.manual_seed(5)
+        method_class = method_named(name)
+        settings = method_class.Settings(**options)
+        method = method_class(settings, ModelSettings(backbone="tiny", size=8), channels=3, base_classes=3)
+        training = TrainingSettings(epochs=3, batch=4, average_decay=0.7, low_size=8, weight_decay=0.01)
+        fabric, limit = choose_hardware("cpu"), {"deadline": 0.0} if impatient else {}
+        trainer = Trainer(fabric, training, ViewSettings(), 10, seed=1, folder=folder, **limit)
+        try:
+            method.fit_base(base_session(), trainer)
+        except TrainingStopped:
+            continue
+        return method.tensors(), trainer.history, starts
+
+
+@pytest.mark.parametrize(("name", "options"), [("sss", {"sr_width": 6}), ("ncm", {})])
+def test_stopped_after_every_step_training_ends_exactly_as_if_never_stopped(tmp_path, name, options):
+    with torch.random.fork_rng():
+        never, curve, once = trained(None, name, options, impatient=False)
+        always, resumed_curve, starts = trained(tmp_path, name, options, impatient=True)
+    assert (once, starts) == (1, 10)  # 3 epochs of 3 steps, and one start more that finds them done
+    for key, value in never.items():
+        assert torch.equal(always[key], value), key
+    assert [row["loss"] for row in resumed_curve] == [row["loss"] for row in curve]
+    note = json.loads(max(tmp_path.rglob("*.json")).read_text())
+    assert note["step"] == 9
+    assert note["seconds"] > note["epoch_seconds"] >= 0
