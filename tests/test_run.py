@@ -269,3 +269,22 @@ def test_list_names_methods_benchmarks_and_recipes(tmp_path):
     text = fairshot(tmp_path, "list").stdout
     for name in ("sss", "ncm", "ce_delta", "doodles", "doodles/sss", "doodles/ncm"):
         assert name in text
+
+
+def test_compare_runs_methods_side_by_side_once(tmp_path):
+    small = ["benchmark.base_classes=4", "benchmark.way=2", "benchmark.sessions=1", "model.size=14"]
+    sets = [part for key in [*small, "training.epochs=1"] for part in ("--set", key)]
+    command = fairshot(tmp_path, "compare", "ncm", "sss", *sets, "--out", "both")
+    assert command.process.exitcode == 0, command.stderr
+    results = [Result.read(tmp_path / "both" / f"{name}-seed0") for name in ("ncm", "sss")]
+    assert [result.method for result in results] == ["ncm", "sss"]
+    for result in results:
+        assert f"{result.metrics.sessions[1].overall:.1f}" in command.stdout
+    assert list((tmp_path / "both" / "figures").iterdir())
+    again = fairshot(tmp_path, "compare", "ncm", "sss", *sets, "--out", "both")
+    assert again.stdout == command.stdout
+    assert again.stderr.count("finished already") == 2
+    unknown = fairshot(tmp_path, "compare", "ncm", "scn", "--out", "other")
+    assert unknown.process.exitcode == 2
+    assert "'doodles/scn' is neither a file nor one of the recipes" in unknown.stderr
+    assert not (tmp_path / "other").exists()
