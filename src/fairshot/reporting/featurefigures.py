@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from sklearn.manifold import TSNE
 
@@ -118,6 +119,7 @@ def heat_map(panels: Sequence[Featured]) -> Figure:
             _part_base_from_novel(axes, int(panel.features.is_base[chosen].sum()), len(chosen))
             axes.set_title(panel.group.label)
             axes.set_gid(method_name(panel.place))
+            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
             axes.set_xlabel("feature of g (index)")
         grid[0].set_ylabel("test images")
         figure.colorbar(image, ax=grid, label="normalised feature value (no unit)", pad=0.02)

@@ -35,21 +35,25 @@ class SummaryMeasure:
 
 OVERALL = SessionMeasure(
     "Overall",
-    "share of the test images of all classes seen so far that are answered rightly",
+    "accuracy on the test images of all classes seen so far",
     lambda s: s.overall,
 )
 BASE = SessionMeasure(
     "Base",
-    "share of the test images of base classes, those of session 0, that are answered rightly",
+    "accuracy on the test images of base classes, those of session 0",
     lambda s: s.base,
 )
 INC = SessionMeasure(
     "Inc",
-    "the same of all incremental (novel) classes, those learnt later from a few images each",
+    "accuracy on the test images of incremental (novel) classes, learnt from a few images each",
     lambda s: s.inc,
 )
-CINC = SessionMeasure("CInc", "Inc of the classes that this session introduced", lambda s: s.cinc)
-PINC = SessionMeasure("PInc", "Inc of the classes of earlier incremental sessions", lambda s: s.pinc)
+CINC = SessionMeasure(
+    "CInc", "accuracy on the incremental classes that this session introduced (current)", lambda s: s.cinc
+)
+PINC = SessionMeasure(
+    "PInc", "accuracy on the incremental classes of earlier sessions (past)", lambda s: s.pinc
+)
 HARMONIC = SessionMeasure(
     "Harmonic", "harmonic mean of Base and Inc: high only if both are", lambda s: s.harmonic_mean
 )
@@ -90,7 +94,7 @@ DROP = SummaryMeasure(
 )
 INC_WEIGHTED = SummaryMeasure(
     "Inc weighted",
-    "incremental accuracy with every test image of every session counted once",
+    "Inc avg with test images counted alike; differs from it where sessions have unequal test sets",
     lambda m: m.inc_weighted_avg,
 )
 MISROUTE_AVG = SummaryMeasure(
