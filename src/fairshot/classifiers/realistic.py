@@ -1,0 +1,135 @@
+"""Calibration in the realistic scenario: unlabelled samples arrive in batches, and not all mean well.
+
+Eq. 9 and 10 move a prototype towards whatever was recognised as its class, again and again; anybody who can
+show pictures to the system could lead a class astray. Here the movement is bounded:
+
+- a class keeps the R samples most similar to its labelled prototype, of all that ever came: order and batch
+  size have no effect, and later samples must be more typical than earlier ones to count;
+- recognition is by the labelled prototypes, never by moved ones: no batch paves the way for the next;
+- a copy of a kept sample does not count: repetition has no effect;
+- alpha grows with the samples kept and reaches the paper's value at R of them: a few move little;
+- no prototype moves farther from its labelled one than a share of the way to the nearest other class;
+- every batch is in the journal, and the last ones can be rolled back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch.nn.functional import normalize
+
+from fairshot.classifiers.calibration import NOBODY, recognise
+from fairshot.classifiers.prototypes import class_sums
+from fairshot.classifiers.similarity import similarity
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How much unlabelled samples may do."""
+
+    threshold: float = 0.8  # r of eq. 10
+    at_most: int = 40  # R of eq. 10: samples a class keeps
+    drift: float = 0.2  # farthest a prototype may move, as a share of the way to the nearest other class
+    copies: float = 0.9999  # cosine from which two samples of a class are the same picture
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What one batch did: the samples it added, and those they displaced."""
+
+    added: torch.Tensor  # (A,) ids
+    added_to: torch.Tensor  # (A,) the class of each
+    displaced: torch.Tensor  # (D,) ids
+    displaced_features: torch.Tensor  # (D, V, d): to bring them back
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Labelled prototypes, and the unlabelled samples that calibrate them."""
+
+    labelled: torch.Tensor  # (C, V, d)
+    alpha: torch.Tensor  # (C,) the most that the samples of a class may weigh
+    kept: torch.Tensor  # (K, V, d)
+    ids: torch.Tensor  # (K,)
+    owner: torch.Tensor  # (K,) the class that keeps each sample
+    journal: tuple[Entry, ...] = ()
+
+
+def begin(labelled: torch.Tensor, alpha: torch.Tensor) -> Calibration:
+    """Start from labelled prototypes alone."""
+    nothing = torch.empty(0, dtype=torch.int64, device=labelled.device)
+    return Calibration(labelled, alpha, labelled[:0], nothing, nothing)
+
+
+def absorb(state: Calibration, features: torch.Tensor, ids: torch.Tensor, bounds: Bounds) -> Calibration:
+    """Take a batch of unlabelled samples (N, V, d), named by their ids (N,), as they arrive."""
+    candidates, names = torch.cat([state.kept, features]), torch.cat([state.ids, ids.to(state.ids)])
+    owner = _owners(candidates, state.labelled, bounds)
+    stays, was_kept = owner != NOBODY, torch.arange(len(owner), device=owner.device) < len(state.kept)
+    added, displaced = stays & ~was_kept, ~stays & was_kept
+    entry = Entry(names[added], owner[added], names[displaced], candidates[displaced])
+    return replace(
+        state,
+        kept=candidates[stays],
+        ids=names[stays],
+        owner=owner[stays],
+        journal=(*state.journal, entry),
+    )
+
+
+def prototypes(state: Calibration, bounds: Bounds) -> torch.Tensor:
+    """Eq. 9 within bounds: the calibrated prototypes (C, V, d)."""
+    sums, counts = class_sums(state.kept, state.owner, range(len(state.labelled)))
+    # alpha * (counts / R) times the mean of the samples less the labelled prototype
+    weight = state.alpha.to(sums) / bounds.at_most
+    step = weight[:, None, None] * (sums - counts[:, None, None] * state.labelled)
+    farthest = bounds.drift * _room(state.labelled)
+    shortened = (farthest / torch.linalg.vector_norm(step, dim=-1).clamp(min=1e-12)).clamp(max=1)
+    return state.labelled + shortened[..., None] * step
+
+
+def rollback(state: Calibration, batches: int, bounds: Bounds) -> Calibration:
+    """Undo the last batches: their samples leave, those they displaced return."""
+    if not 0 <= batches <= len(state.journal):
+        raise ValueError(f"{batches} batches to undo; the journal has {len(state.journal)}")
+    for entry in reversed(state.journal[len(state.journal) - batches :]):
+        stays = ~torch.isin(state.ids, entry.added)
+        kept = torch.cat([state.kept[stays], entry.displaced_features])
+        ids = torch.cat([state.ids[stays], entry.displaced])
+        state = replace(state, kept=kept, ids=ids, journal=state.journal[:-1])
+    return relabel(state, state.labelled, state.alpha, bounds)
+
+
+def relabel(state: Calibration, labelled: torch.Tensor, alpha: torch.Tensor, bounds: Bounds) -> Calibration:
+    """Replace the labelled prototypes, by more classes or more labelled samples; samples choose anew."""
+    owner = _owners(state.kept, labelled, bounds)
+    stays = owner != NOBODY
+    return Calibration(labelled, alpha, state.kept[stays], state.ids[stays], owner[stays], state.journal)
+
+
+def _room(labelled: torch.Tensor) -> torch.Tensor:
+    """How far each prototype lies from the nearest other one, as directions, at its own length (C, V)."""
+    cosine = similarity(labelled, labelled).fill_diagonal_(-1)
+    gap = (2 - 2 * cosine.amax(1, keepdim=True)).clamp(min=0).sqrt()
+    return gap * torch.linalg.vector_norm(labelled, dim=-1)
+
+
+def _owners(candidates: torch.Tensor, labelled: torch.Tensor, bounds: Bounds) -> torch.Tensor:
+    """Eq. 10, copies aside: the class that keeps each candidate (K,), or NOBODY."""
+    scores = similarity(candidates, labelled)
+    scores[_copies(candidates, scores, bounds)] = -torch.inf
+    return recognise(scores, bounds.threshold, bounds.at_most)
+
+
+def _copies(candidates: torch.Tensor, scores: torch.Tensor, bounds: Bounds) -> torch.Tensor:
+    """Find the candidates that repeat an earlier one.
+
+    Copies score alike, so in the order of scores they are neighbours.
+    """
+    order = scores.amax(1).argsort(descending=True, stable=True)
+    directions = normalize(candidates, dim=-1).flatten(1)[order]
+    alike = (directions[1:] * directions[:-1]).sum(1) / candidates.shape[1] > bounds.copies
+    repeated = torch.zeros(len(candidates), dtype=torch.bool, device=candidates.device)
+    repeated[order[1:]] = alike
+    return repeated

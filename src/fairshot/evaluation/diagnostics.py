@@ -1,0 +1,65 @@
+"""Diagnostics: what lies behind an accuracy. Where features sit, and who takes images from whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.nn.functional import normalize
+
+from fairshot.benchmarks.pictures import Ints
+
+
+def feature_mapping_occupancy(features: torch.Tensor) -> torch.Tensor:
+    """FMO of definition 3 for each image: the sum of its normalised features g', averaged over views, (N,).
+
+    The larger, the more feature mappings an image occupies. Features (N, V, d) are of g, behind a ReLU.
+    """
+    return normalize(features, dim=-1).sum(-1).mean(-1)
+
+
+def base_occupancy(features: torch.Tensor, labels: torch.Tensor, base_classes: int) -> float:
+    """Average FMO of the test images of base classes, as figure 8 shows it."""
+    return float(feature_mapping_occupancy(features[labels < base_classes]).mean())
+
+
+def novel_only_accuracy(scores: torch.Tensor, labels: torch.Tensor, base_classes: int) -> float:
+    """Accuracy in % on incremental images when no base class may be answered: how good the features are."""
+    novel = labels >= base_classes
+    answers = scores[novel][:, base_classes:].argmax(1) + base_classes
+    return 100 * float((answers == labels[novel]).double().mean())
+
+
+def misroute(answers: torch.Tensor, labels: torch.Tensor, base_classes: int) -> float:
+    """Share in % of incremental images answered with a base class: how biased the decision is."""
+    return 100 * float((answers[labels >= base_classes] < base_classes).double().mean())
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A base class, what it lost since the base session, and which novel class took most of its images."""
+
+    base_class: int
+    points: float  # of accuracy lost, in %; negative: gained
+    taken_by: int
+    taken: float  # share of its images answered with that class, in %
+
+
+def losses(first: Ints, last: Ints) -> list[Loss]:
+    """Compare the confusion matrices of the base session and of a later one: the greatest loss first.
+
+    Each base class is named with the novel class that takes most of its images.
+    """
+    base = len(first)
+    if len(last) <= base:
+        raise ValueError(f"the later matrix has {len(last)} classes; more than the {base} base ones expected")
+    before = 100 * np.diagonal(first) / first.sum(1).clip(min=1)
+    rows = last[:base]
+    share = 100 * rows / rows.sum(1, keepdims=True).clip(min=1)
+    points = before - np.diagonal(share)
+    thief = share[:, base:].argmax(1) + base
+    return [
+        Loss(int(c), float(points[c]), int(thief[c]), float(share[c, thief[c]]))
+        for c in np.argsort(-points, kind="stable")
+    ]
