@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_score
 
 from fairshot import SSS
 from fairshot.benchmarks import load_stream
@@ -19,6 +20,7 @@ from fairshot.errors import UserError
 from fairshot.methods import sss
 from fairshot.training.batches import seed_of
 from fairshot.training.loop import Trainer, TrainingStopped
+from fairshot.training.views import ViewSettings
 
 LEARNING = {"size": 14, "epochs": 5, "batch": 15, "learning_rate": 0.05, "training": {"momentum": 0.8}}
 VIEWS = {"views": {"crop_area": [0.7, 1.3], "rotation": 10, "jitter": 0}, "method": {"sr_width": 64}}
@@ -111,6 +113,22 @@ def test_importing_the_package_imports_no_torch():
     code = "import sys, fairshot; assert 'torch' not in sys.modules; fairshot.nothing"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "AttributeError: module 'fairshot' has no attribute 'nothing'" in done.stderr
+
+
+def test_it_works_inside_scikit_learn():
+    X, y = noise(12, 8, 8, 3), np.array(["a", "b"] * 6)
+    assert len(cross_val_score(SSS(**INSTANT), X, y, cv=2)) == 2
+    assert is_classifier(SSS())
+
+
+def test_few_images_are_seen_more_often():
+    assert SSS()._trainer(images=2250, channels=1).settings.epochs == 25
+    few = SSS()._trainer(images=20, channels=1).settings
+    assert (few.epochs, few.warmup_epochs) == (600, 120)
+    assert SSS(epochs=3)._trainer(images=20, channels=1).settings.epochs == 3
+    assert SSS(training={"epochs": 4})._trainer(images=20, channels=1).settings.epochs == 4
+    assert SSS()._trainer(images=20, channels=1).views.jitter == 0
+    assert SSS()._trainer(images=20, channels=3).views == ViewSettings()
 
 
 # Learning

@@ -1,6 +1,8 @@
 """Checkpoints: whole or absent, damaged ones refused by name; training goes on from each of them exactly."""
 
 import json
+import signal
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from fairshot.progress import Reporter
 from fairshot.training import checkpoints as module
 from fairshot.training.checkpoints import Checkpoint, Checkpoints
 from fairshot.training.hardware import choose_hardware
+from fairshot.training.interruption import watch_for_interruption
 from fairshot.training.loop import Trainer, TrainingSettings, TrainingStopped
 from fairshot.training.views import ViewSettings
 
@@ -129,6 +132,34 @@ def test_a_write_that_fails_leaves_the_old_content_and_no_trace(tmp_path, monkey
         monkeypatch.undo()
         assert path.read_bytes() == b"old"
         assert [item.name for item in tmp_path.iterdir()] == ["file"]
+
+
+# Interruption
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_a_question_until_it_is_repeated(number):
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    with watch_for_interruption() as interrupted:
+        assert not interrupted()
+        signal.raise_signal(number)
+        assert interrupted()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_only_the_main_thread_can_be_asked():
+    answers = []
+
+    def watch() -> None:
+        with watch_for_interruption() as interrupted:
+            answers.append(interrupted())
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    thread.join()
+    assert answers == [False]
 
 
 # Training in steps of one process each

@@ -1,10 +1,14 @@
 """`fairshot run`, the real command on a tiny setting: it learns, goes on when killed, refuses nonsense."""
 
 import hashlib
+import os
 import random
 import signal
 import subprocess
 import sys
+import threading
+import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +19,7 @@ from commands import fairshot, start
 from fairshot.benchmarks.stream import LabelledPictures, Session, Stream
 from fairshot.evaluation import experiment
 from fairshot.evaluation.result import Result
+from fairshot.training.batches import Batches
 
 TINY = {
     "benchmark": {"name": "doodles", "base_classes": 6, "way": 3, "sessions": 2},
@@ -94,22 +99,35 @@ def test_wrong_labels_miss_every_floor(folder):
     assert misses(folder / "shuffled").keys() == FLOORS.keys()
 
 
+def die_soon(steps: int, seconds: float) -> None:
+    """Make the command's process be killed some time after it began a step of its training."""
+    draw = Batches.__getitem__
+    begun = 0
+
+    def counted(batches, step):
+        nonlocal begun
+        begun += 1
+        if begun == steps:
+            threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        return draw(batches, step)
+
+    Batches.__getitem__ = counted
+
+
 def test_killed_at_random_moments_it_ends_with_the_same_weights(folder, finished):
     out, moments = folder / "killed", random.Random(0)
     arguments = ("run", "tiny.yaml", "--device", "cpu", "--out", "killed")
-    kills = 0
-    while kills < 6:
+    for _ in range(2):  # at any moment, most likely before the first step
         command = start(folder, *arguments)
-        command.process.join(moments.uniform(0.1, 2.0))
-        if not command.process.is_alive():
-            break
+        command.process.join(moments.uniform(0, 0.5))
         command.send(signal.SIGKILL)
         assert command.wait() == -signal.SIGKILL
-        kills += 1
-    assert kills >= 3, "it finished before it could be killed"
+    for _ in range(6):  # while it trains or writes
+        fate = partial(die_soon, moments.randint(1, 12), moments.uniform(0, 0.05))
+        assert fairshot(folder, *arguments, before=fate).process.exitcode == -signal.SIGKILL
     last = fairshot(folder, *arguments)
     assert last.process.exitcode == 0, last.stderr
-    assert "going on from step" in (out / "log.txt").read_text()
+    assert "going on from step" in last.stderr
     assert weights(out) == weights(folder / "finished")
     assert Result.read(out).confusions == Result.read(folder / "finished").confusions
     assert losses(out) == losses(folder / "finished")
@@ -120,9 +138,20 @@ def losses(run: Path) -> list[str]:
     return [row.split(",")[2] for row in (run / "training.csv").read_text().splitlines()]
 
 
+def take_your_time() -> None:
+    """Slow the command's process down, so that it cannot finish before it is disturbed."""
+    draw = Batches.__getitem__
+
+    def slowly(batches, step):
+        time.sleep(0.1)
+        return draw(batches, step)
+
+    Batches.__getitem__ = slowly
+
+
 def test_interrupted_it_says_how_to_go_on_and_does(folder, finished):
     out, arguments = folder / "interrupted", ("run", "tiny.yaml", "--device", "cpu", "--out", "interrupted")
-    command = start(folder, *arguments)
+    command = start(folder, *arguments, before=take_your_time)
     command.wait_for(lambda: any(out.glob("checkpoints/base/*.json")))
     second = fairshot(folder, *arguments)
     assert second.process.exitcode == 2
