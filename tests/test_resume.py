@@ -1,5 +1,6 @@
 """Checkpoints: whole or absent, damaged ones refused by name; training goes on from each of them exactly."""
 
+import itertools
 import json
 import signal
 import threading
@@ -14,8 +15,10 @@ from fairshot.benchmarks.pictures import Pictures
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.methods import method_named
 from fairshot.models.embedder import ModelSettings
+from fairshot.models.pixels import cut
 from fairshot.progress import Reporter
 from fairshot.training import checkpoints as module
+from fairshot.training.batches import Batches
 from fairshot.training.checkpoints import Checkpoint, Checkpoints
 from fairshot.training.hardware import choose_hardware
 from fairshot.training.interruption import watch_for_interruption
@@ -102,16 +105,17 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(tmp_path, kind
     assert kept.read_last() is None
 
 
-def test_without_its_note_a_checkpoint_does_not_exist(tmp_path, monkeypatch):
+@pytest.mark.parametrize("suffix", [".safetensors", ".json"])
+def test_a_checkpoint_half_written_does_not_exist(tmp_path, monkeypatch, suffix):
     kept = written(tmp_path, 1)
     write = module.write_atomically
 
-    def die_before_the_note(path, content):
-        if path.suffix == ".json":
+    def die(path, content):
+        if path.suffix == suffix:
             raise KeyboardInterrupt
         write(path, content)
 
-    monkeypatch.setattr(module, "write_atomically", die_before_the_note)
+    monkeypatch.setattr(module, "write_atomically", die)
     with pytest.raises(KeyboardInterrupt):
         kept.write(checkpoint(2))
     assert kept.read_last().step == 1
@@ -165,6 +169,25 @@ def test_only_the_main_thread_can_be_asked():
 # Training in steps of one process each
 
 
+def test_a_step_is_a_function_of_seed_and_step():
+    def steps(seed: int) -> list[tuple[np.ndarray, torch.Tensor]]:
+        batches = Batches(base_session(), 4, 1, 6, seed, torch.device("cpu"))
+        order = np.random.default_rng(seed).permutation(6)  # steps may be asked for in any order
+        drawn = {int(step): (batches.rows(int(step)), batches[int(step)][2]) for step in order}
+        return [drawn[step] for step in range(6)]
+
+    first, again, other = steps(1), steps(1), steps(2)
+    for (rows, noise), (same_rows, same_noise) in zip(first, again, strict=True):
+        assert rows.tolist() == same_rows.tolist()
+        assert torch.equal(noise, same_noise)
+    for epoch in (first[:3], first[3:]):
+        assert len({row for rows, _ in epoch for row in rows[:4].tolist()}) == 12  # no picture twice
+        assert all(rows[4] == rows[0] for rows, _ in epoch)  # the last has the first as its neighbour
+    noises = [noise[:4] for _, noise in (*first, *other)]
+    assert all(not torch.equal(a, b) for a, b in itertools.combinations(noises, 2))
+    assert [rows.tolist() for rows, _ in first[:3]] != [rows.tolist() for rows, _ in first[3:]]
+
+
 def base_session() -> LabelledPictures:
     rng = np.random.default_rng(0)
     labels = np.arange(14, dtype=np.int64) % 3
@@ -188,6 +211,22 @@ def trained(folder: Path | None, name: str, options: dict, impatient: bool) -> t
         except TrainingStopped:
             continue
         return method.tensors(), trainer.history, starts
+
+
+def test_streamed_pictures_are_the_same_as_resident_ones():
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 256, (5 + i, 9 - i % 3, 3), dtype=np.uint8) for i in range(11)]
+    data = LabelledPictures(Pictures.from_list(images), np.arange(11, dtype=np.int64))
+    resident, streamed = (
+        Batches(data, 3, 1, 2, seed=0, device=torch.device("cpu"), resident=choice)
+        for choice in (True, False)
+    )
+    for step in (0, 1, 2, 5, 4):
+        (pictures, labels, noise), (others, *rest) = resident[step], streamed[step]
+        whole = torch.cat([torch.zeros(4, 2), pictures.sizes], dim=1)
+        assert torch.equal(cut(pictures, whole, 6), cut(others, whole, 6))
+        assert torch.equal(labels, rest[0])
+        assert torch.equal(noise, rest[1])
 
 
 @pytest.mark.parametrize(("name", "options"), [("sss", {"sr_width": 6}), ("ncm", {})])
