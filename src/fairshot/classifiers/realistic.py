@@ -85,7 +85,8 @@ def prototypes(state: Calibration, bounds: Bounds) -> torch.Tensor:
     weight = state.alpha.to(sums) / bounds.at_most
     step = weight[:, None, None] * (sums - counts[:, None, None] * state.labelled)
     farthest = bounds.drift * _room(state.labelled)
-    shortened = (farthest / torch.linalg.vector_norm(step, dim=-1).clamp(min=1e-12)).clamp(max=1)
+    length: torch.Tensor = torch.linalg.vector_norm(step, dim=-1)
+    shortened = (farthest / length.clamp(min=1e-12)).clamp(max=1)
     return state.labelled + shortened[..., None] * step
 
 
@@ -112,7 +113,8 @@ def _room(labelled: torch.Tensor) -> torch.Tensor:
     """How far each prototype lies from the nearest other one, as directions, at its own length (C, V)."""
     cosine = similarity(labelled, labelled).fill_diagonal_(-1)
     gap = (2 - 2 * cosine.amax(1, keepdim=True)).clamp(min=0).sqrt()
-    return gap * torch.linalg.vector_norm(labelled, dim=-1)
+    length: torch.Tensor = torch.linalg.vector_norm(labelled, dim=-1)
+    return gap * length
 
 
 def _owners(candidates: torch.Tensor, labelled: torch.Tensor, bounds: Bounds) -> torch.Tensor:

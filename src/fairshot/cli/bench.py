@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+import tempfile
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
+from fairshot.bench.data import generated_photographs, measure_data
 from fairshot.bench.train import measure_training
+from fairshot.benchmarks.cache import Resize
+from fairshot.benchmarks.image_files import image_files
 from fairshot.cli.console import CONSOLE, ConsoleReporter
 from fairshot.recipes import load_recipe
 from fairshot.training.hardware import choose_hardware, describe_device
@@ -43,4 +48,25 @@ def train_command(
             "-" if math.isnan(row.peak_gigabytes) else f"{row.peak_gigabytes:.1f}",
             f"{row.images_per_second / rows[-1].images_per_second:.1f}",
         )
+    CONSOLE.print(table)
+
+
+@app.command("data")
+def data_command(
+    folder: Annotated[
+        Path | None, typer.Argument(help="A folder of pictures; without one, photographs are generated.")
+    ] = None,
+    size: Annotated[int, typer.Option(min=8, help="Pixels of the short side in the cache.")] = 256,
+    count: Annotated[int, typer.Option(min=8, help="Photographs to generate.")] = 600,
+) -> None:
+    """Pictures a second: building the cache, reading it, and decoding with PIL in a DataLoader."""
+    with tempfile.TemporaryDirectory(prefix="fairshot-") as made:
+        files = list(image_files(folder)) if folder else generated_photographs(Path(made), count)
+        rows = measure_data(files, Resize(size), ConsoleReporter("bench"))
+    table = Table(title=f"{len(files):,} pictures, short side {size}")
+    for title in ("", "pictures/s", "times plain"):
+        table.add_column(title, justify="right" if title else "left")
+    for row in rows:
+        ratio = row.images_per_second / rows[-1].images_per_second
+        table.add_row(row.what, f"{row.images_per_second:,.0f}", f"{ratio:.1f}")
     CONSOLE.print(table)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from lightning_fabric import Fabric
 from rich.table import Table
 
 from fairshot import benchmarks
 from fairshot.cli.console import CONSOLE, ConsoleReporter
+from fairshot.errors import UserError
 from fairshot.evaluation.experiment import Place, run
 from fairshot.evaluation.result import Result
 from fairshot.methods import methods
-from fairshot.progress import SILENT
 from fairshot.recipes import Recipe, load_recipe, recipe_names
 from fairshot.reporting.figures import write_figures
 from fairshot.reporting.tables import side_by_side
@@ -37,7 +37,15 @@ Out = Annotated[Path | None, typer.Option(help="Folder of the run; runs/<benchma
 Fresh = Annotated[
     bool, typer.Option("--fresh/--resume", help="Forget what an earlier call left, or go on from it.")
 ]
-Data = Annotated[Path | None, typer.Option(help="Folder in which benchmarks are looked for.")]
+Root = Annotated[Path | None, typer.Option(help="Folder in which benchmarks are looked for.")]
+Data = Annotated[
+    Path | None,
+    typer.Option(metavar="PHOTOS", help="Own pictures instead of a benchmark: PHOTOS/<class>/*.jpg"),
+]
+Split = Annotated[
+    Path | None,
+    typer.Option(help="With --data: an earlier run, or its split.json, whose split is used again."),
+]
 Minutes = Annotated[
     float, typer.Option("--max-minutes", help="Stop training after so long; the same command goes on.")
 ]
@@ -45,8 +53,13 @@ Minutes = Annotated[
 
 def run_command(
     recipe: Annotated[
-        str, typer.Argument(help="A recipe: benchmark/method, or a YAML file.")
-    ] = "doodles/sss",
+        str | None,
+        typer.Argument(
+            help="A recipe: benchmark/method, or a YAML file; doodles/sss, or folder/sss with --data."
+        ),
+    ] = None,
+    data: Data = None,
+    split: Split = None,
     set_: Set = [],  # noqa: B006 - typer copies it
     seed: Seed = None,
     device: Device = "auto",
@@ -54,17 +67,19 @@ def run_command(
     machines: Machines = 1,
     out: Out = None,
     fresh: Fresh = False,
-    root: Data = None,
+    root: Root = None,
     max_minutes: Minutes = math.inf,
 ) -> None:
     """Train on the base classes, learn the sessions, report how balanced the classifier stayed.
 
     Interrupted at any moment, the same command goes on where it stopped.
     """
-    chosen = load_recipe(recipe, set_, seed)
-    folder = out or Path("runs") / _run_name(chosen)
+    if split is not None and data is None:
+        raise UserError("--split goes with --data: it says how own pictures were split")
+    chosen = load_recipe(recipe or ("folder/sss" if data else "doodles/sss"), set_, seed)
+    folder = out or Path("runs") / _run_name(chosen, data)
     fabric = choose_hardware(device, processes, machines)
-    result = _run(chosen, folder, fabric, fresh, root, max_minutes)
+    result = _run(chosen, Place(folder, fabric, _command(), root, data, split, fresh, max_minutes))
     if result is not None:
         _present([result], folder)
 
@@ -80,14 +95,24 @@ def compare_command(
     device: Device = "auto",
     out: Annotated[Path, typer.Option(help="Folder of the comparison.")] = Path("runs/comparison"),
     fresh: Fresh = False,
-    root: Data = None,
+    root: Root = None,
     max_minutes: Minutes = math.inf,
 ) -> None:
     """Run several methods on one benchmark and print them side by side; finished runs are not repeated."""
     recipes = [load_recipe(f"{benchmark}/{name}", set_, seed) for name in names for seed in seeds]
     fabric = choose_hardware(device)
     results = [
-        _run(recipe, out / f"{recipe.method_name}-seed{recipe.seed}", fabric, fresh, root, max_minutes)
+        _run(
+            recipe,
+            Place(
+                out / f"{recipe.method_name}-seed{recipe.seed}",
+                fabric,
+                _command(),
+                root,
+                fresh=fresh,
+                max_minutes=max_minutes,
+            ),
+        )
         for recipe in recipes
     ]
     _present([result for result in results if result is not None], out)
@@ -105,17 +130,19 @@ def list_command() -> None:
     CONSOLE.print(f"recipes     {'  '.join(recipe_names())}", highlight=False)
 
 
-def _run(
-    recipe: Recipe, out: Path, fabric: Fabric, fresh: bool, root: Path | None, max_minutes: float
-) -> Result | None:
-    title = f"{recipe.method_name} {recipe.benchmark.name}"
-    reporter = ConsoleReporter(title, out / "log.txt") if fabric.is_global_zero else SILENT
-    command = shlex.join(["fairshot", *sys.argv[1:]])
-    place = Place(out, fabric, command, root, fresh, max_minutes, reporter)
+def _run(recipe: Recipe, place: Place) -> Result | None:
+    """Run a recipe with bars and a log, then draw its figures."""
+    if place.fabric.is_global_zero:
+        title = f"{recipe.method_name} {recipe.benchmark.name}"
+        place = replace(place, reporter=ConsoleReporter(title, place.out / "log.txt"))
     result = run(recipe, place)
     if result is not None:
-        write_figures([result], out / "figures")
+        write_figures([result], place.out / "figures")
     return result
+
+
+def _command() -> str:
+    return shlex.join(["fairshot", *sys.argv[1:]])
 
 
 def _present(results: list[Result], out: Path) -> None:
@@ -125,5 +152,6 @@ def _present(results: list[Result], out: Path) -> None:
     CONSOLE.print(f"\nwritten to {out}", highlight=False)
 
 
-def _run_name(recipe: Recipe) -> str:
-    return f"{recipe.benchmark.name}-{recipe.method_name}-seed{recipe.seed}"
+def _run_name(recipe: Recipe, photos: Path | None) -> str:
+    source = photos.resolve().name if photos else recipe.benchmark.name
+    return f"{source}-{recipe.method_name}-seed{recipe.seed}"

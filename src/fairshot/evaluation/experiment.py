@@ -19,6 +19,8 @@ from lightning_fabric import Fabric
 from safetensors.torch import save
 
 from fairshot.benchmarks import load_stream
+from fairshot.benchmarks.folder import FILE_NAME as SPLIT_FILE
+from fairshot.benchmarks.folder import Split, load_folder, replay_folder
 from fairshot.benchmarks.stream import Stream
 from fairshot.errors import UserError
 from fairshot.evaluation.result import FILE_NAME, Environment, Result
@@ -32,6 +34,8 @@ from fairshot.training.batches import seed_of
 from fairshot.training.hardware import describe_device
 from fairshot.training.loop import Row, Trainer
 
+OWN_PICTURES = "folder"  # the benchmark name of recipes for own pictures
+
 
 @dataclass(frozen=True)
 class Place:
@@ -40,7 +44,9 @@ class Place:
     out: Path
     fabric: Fabric
     command: str = ""
-    data: Path | None = None  # where benchmarks are looked for
+    root: Path | None = None  # where benchmarks are looked for
+    photos: Path | None = None  # own pictures instead of a benchmark: photos/<class>/*
+    split: Path | None = None  # an earlier run whose split of these pictures is used again
     fresh: bool = False  # forget what an earlier call left in `out`
     max_minutes: float = math.inf
     reporter: Reporter = SILENT
@@ -51,14 +57,33 @@ def run(recipe: Recipe, place: Place) -> Result | None:
 
     Of several processes the first writes and gets the result; the others only train, and get None.
     """
-    stream = load_stream(recipe.benchmark.name, recipe.benchmark, place.data, place.reporter)
+    stream, split = _load(recipe, place)
     method = build_method(recipe, stream)  # before anything is written: it may refuse its settings
     with _claimed(recipe, place) if place.fabric.is_global_zero else nullcontext():
         place.fabric.barrier()  # the folder is in order before anybody reads it
         if (place.out / FILE_NAME).is_file():
             place.reporter.say(f"{place.out} is finished already; --fresh runs it again")
             return Result.read(place.out) if place.fabric.is_global_zero else None
+        if split is not None and place.fabric.is_global_zero:
+            split.write(place.out)
         return _run(recipe, stream, method, place)
+
+
+def _load(recipe: Recipe, place: Place) -> tuple[Stream, Split | None]:
+    """Load a benchmark; or own pictures, split as this run, or the one named, did before."""
+    if place.photos is None:
+        if recipe.benchmark.name == OWN_PICTURES:
+            raise UserError("benchmark.name: this recipe is for own pictures; say where they lie with --data")
+        return load_stream(recipe.benchmark.name, recipe.benchmark, place.root, place.reporter), None
+    earlier = place.split or (place.out if not place.fresh and (place.out / SPLIT_FILE).is_file() else None)
+    if earlier is not None:
+        split = Split.read(earlier)
+        stream = replay_folder(place.photos, split, place.reporter)
+    else:
+        stream, split = load_folder(place.photos, recipe.benchmark, recipe.seed, place.reporter)
+    for line in split.summary():
+        place.reporter.say(line)
+    return stream, split
 
 
 def _run(recipe: Recipe, stream: Stream, method: Method[Any], place: Place) -> Result | None:
@@ -102,7 +127,7 @@ def build_method(recipe: Recipe, stream: Stream) -> Method[Any]:
 def _result(recipe: Recipe, stream: Stream, place: Place, method: Method[Any], outcome: Outcome) -> Result:
     return Result(
         method=recipe.method_name,
-        benchmark=recipe.benchmark.name,
+        benchmark=stream.benchmark,
         seed=recipe.seed,
         command=place.command,
         recipe=recipe.as_dict(),
@@ -146,7 +171,7 @@ def _claimed(recipe: Recipe, place: Place) -> Iterator[None]:
 def _clear(out: Path) -> None:
     """Remove what runs write, and nothing else that may lie in the folder."""
     tensors = ("model.safetensors", "features.safetensors")
-    for name in (FILE_NAME, "recipe.yaml", "training.csv", "log.txt", *tensors):
+    for name in (FILE_NAME, SPLIT_FILE, "recipe.yaml", "training.csv", "log.txt", *tensors):
         (out / name).unlink(missing_ok=True)
     for name in ("checkpoints", "figures"):
         shutil.rmtree(out / name, ignore_errors=True)

@@ -4,8 +4,8 @@ import os
 
 import numpy as np
 
+from fairshot.bench.data import generated_photographs, measure_data
 from fairshot.benchmarks.cache import Resize
-from fairshot.benchmarks.measure import generated_photographs, measure_data
 
 
 def test_each_way_of_reading_is_measured_and_the_own_cache_left_alone(tmp_path):

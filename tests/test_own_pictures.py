@@ -1,0 +1,62 @@
+"""`fairshot run --data PHOTOS`: own pictures, split once, kept beside the run, replayable."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from commands import fairshot
+from fairshot.evaluation.result import Result
+
+TINY = [
+    *("--set", "model.backbone=tiny", "--set", "model.size=16", "--set", "model.resize=16"),
+    *("--set", "model.small_stem=false", "--set", "training.epochs=2", "--set", "training.batch=10"),
+    *("--set", "method.sr_width=32", "--device", "cpu"),
+]
+COLOURS = {"cyan": (0, 220, 220), "green": (20, 180, 30), "navy": (10, 10, 120), "red": (220, 20, 20)}
+COLOURS |= {"white": (250, 250, 250), "yellow": (240, 230, 20)}
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Six classes of twelve pictures of different sizes, one of them damaged."""
+    rng = np.random.default_rng(0)
+    folder = tmp_path / "photos"
+    for name, colour in COLOURS.items():
+        (folder / name).mkdir(parents=True)
+        for index in range(12):
+            noise = rng.normal(0, 12, (20 + index, 30 - index, 3))
+            pixels = np.clip(np.array(colour) + noise, 0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{index}.png")
+    (folder / "red" / "broken.jpg").write_bytes(b"no picture")
+    return folder
+
+
+def test_a_folder_of_pictures_is_split_learnt_and_replayed(photos, tmp_path):
+    first = fairshot(tmp_path, "run", "--data", "photos", "--out", "one", *TINY)
+    assert first.process.exitcode == 0, first.stderr
+    assert "skipped red/broken.jpg" in first.stderr
+    result = Result.read(tmp_path / "one")
+    assert result.benchmark == "photos"
+    assert sorted(result.class_names) == sorted(COLOURS)
+    split = json.loads((tmp_path / "one" / "split.json").read_text())
+    for listed in split["classes"]:
+        assert not set(listed["train"]) & set(listed["test"])
+
+    # Another seed draws another split, unless it is told to replay the first one.
+    drawn = fairshot(tmp_path, "run", "--data", "photos", "--seed", "5", "--out", "two", *TINY)
+    assert drawn.process.exitcode == 0, drawn.stderr
+    assert json.loads((tmp_path / "two" / "split.json").read_text())["classes"] != split["classes"]
+    command = ["run", "--data", "photos", "--seed", "5", "--split", "one", "--out", "three", *TINY]
+    replayed = fairshot(tmp_path, *command)
+    assert replayed.process.exitcode == 0, replayed.stderr
+    assert json.loads((tmp_path / "three" / "split.json").read_text())["classes"] == split["classes"]
+    assert Result.read(tmp_path / "three").class_names == result.class_names
+
+
+def test_what_cannot_be_done_is_said(photos, tmp_path):
+    for extra, said in [(["folder/sss"], "--data"), (["--split", "one"], "--split goes with --data")]:
+        refused = fairshot(tmp_path, "run", *extra, "--device", "cpu")
+        assert refused.process.exitcode == 2
+        assert said in refused.stderr
