@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairshot.classifiers.gate import (
-    favour,
-    fit_class_offsets,
-    fit_whitening,
-    shot_noise,
-    tempered,
-    unbiased_similarity,
-)
+from fairshot.classifiers.gate import favour, fit_whitening, noise_ratio, tempered, unbias
 from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.similarity import similarity
 
@@ -27,8 +20,6 @@ def test_favour_adds_to_novel_classes_alone():
     got = favour(first, 3, 0.1)
     torch.testing.assert_close(got[:, :3], first[:, :3])
     torch.testing.assert_close(got[:, 3:], first[:, 3:] + 0.1)
-    each = favour(first, 3, torch.tensor([0.0, 0.5]))
-    torch.testing.assert_close(each[:, 3:] - first[:, 3:], torch.tensor([[0.0, 0.5]]).expand(4, 2).double())
 
 
 # --- whitening
@@ -76,71 +67,46 @@ def test_whitening_of_features_without_variance_stays_finite():
 # --- the noise of few shots
 
 
-def test_shot_noise_is_the_variance_of_the_mean():
-    features, labels = random(12, 2, 3), torch.tensor([0] * 5 + [1] * 7)
-    got = shot_noise(features, labels, [1, 0])
-    for row, (c, k) in enumerate([(1, 7), (0, 5)]):
+def test_noise_ratio_is_variance_over_signal_pooled_over_classes():
+    features, labels = random(13, 2, 3) + 1, torch.tensor([0] * 5 + [1] * 7 + [2])
+    above = below = 0.0
+    for c, k in ((0, 5), (1, 7)):  # class 2 has a single shot
         for view in range(2):
             values = features[labels == c, view].numpy()
-            assert got[row, view].item() == pytest.approx(values.var(0, ddof=1).sum() / k)
+            variance = values.var(0, ddof=1).sum()
+            above += variance
+            below += (values.mean(0) ** 2).sum() - variance / k
+    assert noise_ratio(features, labels, [1, 0, 2]).item() == pytest.approx(above / below)
 
 
-def test_unbiased_similarity_undoes_on_average_what_few_shots_take():
+def test_noise_ratio_estimates_the_truth():
+    mean, spread, labels = 1 + random(40, 1, 100).abs(), 1.5, torch.arange(40).repeat(5)
+    shots = mean[labels] + spread * random(200, 1, 100, seed=1)
+    truth = (40 * 100 * spread**2 / mean.square().sum()).item()
+    assert noise_ratio(shots, labels, range(40)).item() == pytest.approx(truth, rel=0.05)
+
+
+def test_unbias_gives_back_on_average_what_few_shots_take():
     mean, spread = random(1, 1, 200).abs(), 1.2
     images = mean + spread * random(4000, 1, 200, seed=1)
-    known = similarity(images, mean).mean()
-    plain, unbiased = [], []
-    for k in range(0, 500, 5):
-        shots, label = images[k : k + 5], torch.zeros(5, dtype=torch.int64)
-        P, noise = prototypes(shots, label, [0]), shot_noise(shots, label, [0])
-        plain.append(similarity(images[500:], P).mean())
-        unbiased.append(unbiased_similarity(images[500:], P, noise).mean())
-    assert torch.stack(plain).mean() < known - 0.02
-    assert torch.stack(unbiased).mean().item() == pytest.approx(known.item(), abs=0.004)
-    assert unbiased_similarity(images, P, noise, strength=0.0).mean() == similarity(images, P).mean()
+    known = similarity(images, mean).mean().item()
+    labels = torch.arange(100).repeat(5)
+    P = prototypes(images[:500], labels, range(100))
+    plain = similarity(images[500:], P)
+    ratio = noise_ratio(images[:500], labels, range(100))
+    shots = torch.full((100,), 5)
+    assert plain.mean() < known - 0.02
+    assert unbias(plain, 0, shots, ratio).mean().item() == pytest.approx(known, abs=0.002)
+    torch.testing.assert_close(unbias(plain, 0, shots, ratio, strength=0.0), plain)
+    torch.testing.assert_close(unbias(plain, 100, shots[:0], ratio), plain)
 
 
-def test_a_single_shot_is_given_the_noise_of_others_and_nothing_explodes():
-    features = torch.cat([random(10, 1, 50) + 1, random(1, 1, 50, seed=1) + 1])
-    labels = torch.tensor([0] * 5 + [1] * 5 + [2])
-    noise = shot_noise(features, labels, [0, 1, 2])
-    assert noise[2] > 2 * noise[:2].max()
-    identical = torch.ones(5, 1, 4)
-    assert shot_noise(identical, torch.zeros(5, dtype=torch.int64), [0]).abs().max() == 0
-    alone = shot_noise(identical[:1], torch.zeros(1, dtype=torch.int64), [0])
-    assert unbiased_similarity(identical, identical[:1], alone).isfinite().all()
-    wild = unbiased_similarity(identical, torch.zeros(1, 1, 4), torch.ones(1, 1))
-    assert wild.isfinite().all()
+def test_unbias_gives_more_to_classes_of_fewer_shots_and_nothing_to_base_classes():
+    first = torch.full((1, 4), 0.5).double()
+    got = unbias(first, 2, torch.tensor([5, 1]), 2.0)
+    assert got[0].tolist() == pytest.approx([0.5, 0.5, 0.5 * math.sqrt(1.4), 0.5 * math.sqrt(3)])
 
 
-# --- offsets of each class
-
-
-def test_class_offsets_follow_from_episodes_written_out():
-    B, shots, recall = 5, 3, 0.6
-    labels = torch.arange(50) % B
-    features = random(B, 2, 6, seed=3)[labels] + 0.7 * random(50, 2, 6)
-    got = fit_class_offsets(features, labels, B, shots, recall)
-    P = prototypes(features, labels, range(B))
-    nearest, needed = [], []
-    for c in range(B):
-        mine = features[labels == c]
-        novel = mine[:shots].mean(0, keepdim=True)
-        others = P[[o for o in range(B) if o != c]]
-        margins = sorted(
-            (similarity(x[None], others).max() - similarity(x[None], novel)[0, 0]).item()
-            for x in mine[shots:]
-        )
-        needed.append(margins[round(recall * (len(margins) - 1))])
-        nearest.append(similarity(novel, others).max().item())
-    slope, intercept = np.polyfit(nearest, needed, 1)
-    assert got.slope.item() == pytest.approx(slope)
-    assert got.intercept.item() == pytest.approx(intercept)
-    novel = random(2, 2, 6, seed=9).abs()
-    want = [intercept + slope * similarity(novel, P)[i].max().item() for i in range(2)]
-    assert got.predict(novel, P).tolist() == pytest.approx(want)
-
-
-def test_episodes_need_more_images_than_shots():
-    with pytest.raises(ValueError, match="more images"):
-        fit_class_offsets(random(10, 1, 3), torch.arange(10) % 2, 2, shots=5, recall=0.5)
+@pytest.mark.parametrize("shots", [torch.ones(5, 1, 4), torch.zeros(5, 1, 4), torch.rand(1, 1, 4)])
+def test_the_ratio_of_degenerate_shots_is_none(shots):
+    assert noise_ratio(shots, torch.zeros(len(shots), dtype=torch.int64), [0]) == 0

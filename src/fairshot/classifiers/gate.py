@@ -1,9 +1,9 @@
 """The gate: whether the first look (Algorithm 1) answers a novel class or sends an image to a second look.
 
 In the paper Resistance alone works against the bias towards base classes, in the second look. These rules act
-in the first: a constant in favour of novel classes, a space in which features are compared more fairly, and
-two corrections for each class of its own. What a rule learns, it learns from base training features and from
-the shots of the novel classes.
+in the first: a constant in favour of novel classes (`favour`), a space in which features are compared more
+fairly (`Whitening`), and a correction for what few shots take from a cosine (`unbias`). How strong the constant
+or the correction should be is tuned on base classes that play novel ones.
 """
 
 from __future__ import annotations
@@ -15,15 +15,11 @@ import torch
 from torch.nn.functional import normalize
 
 from fairshot.classifiers.prototypes import class_sums, prototypes
-from fairshot.classifiers.similarity import similarity, view_similarity
 
 
-def favour(first: torch.Tensor, base_classes: int, offset: torch.Tensor | float) -> torch.Tensor:
-    """Add a constant, or an offset for each novel class (K,), to the similarities of the novel classes."""
-    return torch.cat([first[:, :base_classes], first[:, base_classes:] + offset], dim=1)
-
-
-# --- whitened features
+def favour(first: torch.Tensor, base_classes: int, constant: float) -> torch.Tensor:
+    """Add a constant to the similarities (N, C) of the novel classes."""
+    return torch.cat([first[:, :base_classes], first[:, base_classes:] + constant], dim=1)
 
 
 @dataclass(frozen=True)
@@ -49,8 +45,8 @@ def fit_whitening(
 ) -> Whitening:
     """Learn the space from the training features (N, V, d) of the base classes.
 
-    The covariance within classes is shrunk by `shrinkage` times its mean variance on the diagonal, and
-    inverted by half: W = (S + shrinkage * tr(S) / d * I) ^ -1/2.
+    The covariance S within classes, in units of its mean variance, is shrunk towards the identity and
+    inverted by half: W = (S + shrinkage * I) ^ -1/2.
     """
     values = tempered(features, power)
     means = prototypes(values, labels, range(base_classes))
@@ -63,89 +59,34 @@ def fit_whitening(
     return Whitening(means.mean(0), matrix, power)
 
 
-# --- the noise of few shots
+def noise_ratio(features: torch.Tensor, labels: torch.Tensor, classes: Sequence[int]) -> torch.Tensor:
+    """How much larger the variance within novel classes is than their squared mean, from their shots.
 
-
-def shot_noise(features: torch.Tensor, labels: torch.Tensor, classes: Sequence[int]) -> torch.Tensor:
-    """Estimate how much of the squared length of each prototype is noise of its few shots: (C, V).
-
-    The mean of k samples is longer than the true mean by their total variance over k, and its cosine with
-    any image smaller by as much. A class of one shot is given the noise of the others' single shots.
+    Pooled over classes and views, because a few shots say little about one class; a single shot says
+    nothing and is passed over. Without any pair of shots the ratio is unknown, and 0 is returned.
     """
     sums, counts = class_sums(features, labels, classes)
     squares, _ = class_sums(features.square().sum(-1, keepdim=True), labels, classes)
     k = counts[:, None]
-    length = (sums / k[..., None]).square().sum(-1)
+    length = sums.square().sum(-1) / k.square().clamp(min=1)
     variance = (squares[..., 0] - k * length).clamp(min=0) / (k - 1).clamp(min=1)
-    measured = counts > 1
-    if measured.any():
-        typical = (variance[measured] / length[measured].clamp(min=1e-12)).mean(0)
-        variance = torch.where(measured[:, None], variance, typical / (1 + typical) * length)
-    return variance / k
+    told = (k > 1).expand_as(length)
+    signal = (length - variance / k.clamp(min=1))[told].sum()
+    return variance.sum() / signal if signal > 0 else torch.zeros_like(signal)
 
 
-def unbiased_similarity(
-    features: torch.Tensor, prototypes: torch.Tensor, noise: torch.Tensor, strength: float = 1.0
+def unbias(
+    first: torch.Tensor,
+    base_classes: int,
+    shots: torch.Tensor,
+    ratio: torch.Tensor | float,
+    strength: float = 1.0,
 ) -> torch.Tensor:
-    """Eq. 2 with each prototype's cosine corrected for the noise of its shots (C, V): (N, C).
+    """Give the similarities (N, C) of novel classes back what the noise of few shots took from them.
 
-    With strength 1 a novel class of five shots answers as if its mean were known; base classes, of hundreds
-    of images, hardly change.
+    The mean of k samples is longer than the true mean, by the variance within the class over k; its cosine
+    with any image is smaller by sqrt(1 + ratio / k). `shots` (C - base_classes,) are the k of the novel
+    classes. With strength 1 they answer as if their means were known, as those of base classes nearly are.
     """
-    length = prototypes.square().sum(-1)
-    true_share = 1 - (noise / length.clamp(min=1e-12)).clamp(max=0.9)
-    return (view_similarity(features, prototypes) * true_share.pow(-0.5 * strength)).mean(-1)
-
-
-# --- offsets learnt from pseudo-incremental episodes
-
-
-@dataclass(frozen=True)
-class ClassOffsets:
-    """What a novel class needs added, predicted from how close it lies to its nearest base class."""
-
-    intercept: torch.Tensor  # ()
-    slope: torch.Tensor  # ()
-
-    def predict(self, novel: torch.Tensor, base: torch.Tensor) -> torch.Tensor:
-        """Offset of each novel prototype (K, V, d), given those of the base classes (B, V, d): (K,)."""
-        return self.intercept + self.slope * similarity(novel, base).amax(1)
-
-
-def fit_class_offsets(
-    features: torch.Tensor, labels: torch.Tensor, base_classes: int, shots: int, recall: float
-) -> ClassOffsets:
-    """Let every base class play a novel one, with the first `shots` of its training images.
-
-    Its offset in that episode is what lets it win `recall` of its other images against all other base
-    classes, which keep their full prototypes. A line is fitted through the offsets over the similarity of
-    the class to the nearest of the others, by least squares.
-    """
-    P = prototypes(features, labels, range(base_classes))
-    order = labels.argsort(stable=True)
-    counts = labels.bincount(minlength=base_classes)
-    rank = torch.empty_like(labels)
-    start = counts.cumsum(0) - counts
-    rank[order] = torch.arange(len(labels), device=labels.device) - start[labels[order]]
-    shot = rank < shots
-    novel = prototypes(features[shot], labels[shot], range(base_classes))
-    queries, owner = features[~shot], labels[~shot]
-    own = similarity(queries, novel).gather(1, owner[:, None])[:, 0]
-    others = similarity(queries, P).scatter(1, owner[:, None], -torch.inf).amax(1)
-    needed = _quantile_by_class(others - own, owner, base_classes, recall)
-    nearest = similarity(novel, P).fill_diagonal_(-torch.inf).amax(1)
-    slope = ((nearest - nearest.mean()) * (needed - needed.mean())).sum() / (
-        (nearest - nearest.mean()).square().sum().clamp(min=1e-12)
-    )
-    return ClassOffsets(needed.mean() - slope * nearest.mean(), slope)
-
-
-def _quantile_by_class(values: torch.Tensor, labels: torch.Tensor, classes: int, q: float) -> torch.Tensor:
-    """Quantile of the values of each class (C,); the nearest of the values."""
-    by_value = values.argsort(stable=True)
-    order = by_value[labels[by_value].argsort(stable=True)]
-    counts = labels.bincount(minlength=classes)
-    if (counts == 0).any():
-        raise ValueError("an episode needs more images of every class than its shots")
-    start = counts.cumsum(0) - counts
-    return values[order[start + (q * (counts - 1)).round().long()]]
+    gain = (1 + ratio / shots.to(first)).pow(strength / 2)
+    return torch.cat([first[:, :base_classes], first[:, base_classes:] * gain], dim=1)
