@@ -2,8 +2,8 @@
 
 In the paper Resistance alone works against the bias towards base classes, in the second look. These rules act
 in the first: a constant in favour of novel classes (`favour`), a space in which features are compared more
-fairly (`Whitening`), and a correction for what few shots take from a cosine (`unbias`). How strong the constant
-or the correction should be is tuned on base classes that play novel ones.
+fairly (`Whitening`), and a correction for what few shots take from a cosine (`unbias`). How strong the
+constant or the correction should be is tuned on base classes that play novel ones.
 """
 
 from __future__ import annotations
