@@ -152,7 +152,7 @@ def named(benchmark, method):
     return next(row for row in rows(benchmark) if row["method"] == method)
 
 
-@pytest.mark.parametrize("row", rows("miniimagenet") + rows("cifar100"), ids=row_id)
+@pytest.mark.parametrize("row", rows("mini_imagenet") + rows("cifar100"), ids=row_id)
 def test_printed_base_inc_follows_from_printed_overall_and_inc(row):
     """It does for every row of one run; the rows where it does not are marked, with what does follow."""
     metrics = printed_metrics(row)
@@ -173,7 +173,7 @@ def test_rows_of_the_paper_itself_are_of_one_run():
     assert sum("base_inc_derived" in row for row in PUBLISHED["rows"]) == 8
 
 
-@pytest.mark.parametrize("row", rows("miniimagenet") + rows("cifar100"), ids=row_id)
+@pytest.mark.parametrize("row", rows("mini_imagenet") + rows("cifar100"), ids=row_id)
 def test_printed_percentages_are_fractions_of_the_test_images(row):
     """So overall accuracy is weighted by images. One of all those numbers is not: CEC, CIFAR, session 5."""
     odd = []
@@ -207,7 +207,7 @@ def test_base_accuracy_behind_the_printed_rows_on_cifar():
 
 def test_average_harmonic_mean_behind_the_printed_rows():
     cifar = printed_metrics(named("cifar100", "SSS (prototype)"))
-    mini = printed_metrics(named("miniimagenet", "SSS (prototype)"))
+    mini = printed_metrics(named("mini_imagenet", "SSS (prototype)"))
     assert cifar.harmonic_mean_avg == pytest.approx(61.43, abs=0.006)
     assert mini.harmonic_mean_avg == pytest.approx(58.68, abs=0.006)
     assert mini.overall_avg == pytest.approx(69.60, abs=0.006)
