@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from fairshot.errors import UserError
 
 Backbone = nn.Module
-ALIGNMENT = 8  # channels
 
 
 def build_backbone(name: str, channels: int, small_stem: bool, pretrained: bool = False) -> Backbone:
@@ -41,24 +40,12 @@ def build_backbone(name: str, channels: int, small_stem: bool, pretrained: bool 
     return cast(Backbone, model)
 
 
-class AlignedConv2d(nn.Conv2d):
-    """A convolution that, on a GPU, pads its input channels to a number its kernels are fast with."""
-
-    def forward(self, images: Tensor) -> Tensor:
-        spare = -images.shape[1] % ALIGNMENT
-        if not images.is_cuda or not spare:
-            return super().forward(images)
-        padding = (0, 0, 0, 0, 0, spare)
-        weight = nn.functional.pad(self.weight, padding)
-        return cast(Tensor, self._conv_forward(nn.functional.pad(images, padding), weight, self.bias))
-
-
 def _shrink_stem(model: nn.Module, name: str, channels: int) -> None:
     if not isinstance(model, ResNet) or not isinstance(model.conv1, nn.Conv2d):
         raise UserError(
             f"model.small_stem: only ResNets have a stem to shrink, and {name!r} is none; set it to false"
         )
-    model.conv1 = AlignedConv2d(channels, model.conv1.out_channels, 3, stride=1, padding=1, bias=False)
+    model.conv1 = nn.Conv2d(channels, model.conv1.out_channels, 3, stride=1, padding=1, bias=False)
     nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
     model.maxpool = nn.Identity()
 

@@ -6,8 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-ALIGNMENT = 8  # matrix products of a GPU are fast when the number of rows is a multiple of this
-
 
 class SR(nn.Sequential):
     """Selection and reorganisation (eq. 6): two fully connected layers around a ReLU, g~ = SR(g)."""
@@ -26,10 +24,7 @@ class CosineHead(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Return the cosines (N, rows)."""
-        rows = functional.normalize(self.eta, dim=1)
-        spare = -len(rows) % ALIGNMENT
-        padded = functional.pad(rows, (0, 0, 0, spare)) if spare and rows.is_cuda else rows
-        return functional.linear(functional.normalize(features, dim=1), padded)[:, : len(rows)]
+        return functional.linear(functional.normalize(features, dim=1), functional.normalize(self.eta, dim=1))
 
 
 def cosine_cross_entropy(

@@ -289,9 +289,8 @@ class _Run:
         for name, value in self.average.items():
             value.copy_(parts["average"][name])
         for name, weight in self.objective.named_parameters():
-            if (
-                name in parts["momentum"]
-            ):  # laid out as its weight: the fused optimiser pairs them as they lie
+            if name in parts["momentum"]:
+                # laid out as its weight: the fused optimiser pairs them as they lie
                 laid_out = torch.empty_like(weight, requires_grad=False).copy_(parts["momentum"][name])
                 self.sgd.state[weight]["momentum_buffer"] = laid_out
         self.step = checkpoint.step
