@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from filelock import FileLock, Timeout
 from lightning_fabric import Fabric
-from safetensors.torch import save
+from safetensors.torch import load, save
 
 from fairshot.benchmarks import load_stream
 from fairshot.benchmarks.folder import FILE_NAME as SPLIT_FILE
@@ -34,6 +34,7 @@ from fairshot.training.batches import seed_of
 from fairshot.training.hardware import describe_device
 from fairshot.training.loop import Row, Trainer
 
+MODEL_FILE = "model.safetensors"
 OWN_PICTURES = "folder"  # the benchmark name of recipes for own pictures
 
 
@@ -102,7 +103,7 @@ def _run(recipe: Recipe, stream: Stream, method: Method[Any], place: Place) -> R
     trained = time.monotonic()
     if not place.fabric.is_global_zero:
         return None
-    write_atomically(place.out / "model.safetensors", save(_plain(method.tensors())))
+    write_atomically(place.out / MODEL_FILE, save(_plain(method.tensors())))
     write_atomically(place.out / "training.csv", _as_csv(trainer.history))
     outcome = run_sessions(method, stream, place.reporter)
     result = _result(recipe, stream, place, method, outcome)
@@ -114,6 +115,17 @@ def _run(recipe: Recipe, stream: Stream, method: Method[Any], place: Place) -> R
     _write_features(outcome, method.base_classes, place.out)
     result.write(place.out)
     return result
+
+
+def restore_method(run: Path, recipe: Recipe, stream: Stream, fabric: Fabric) -> Method[Any]:
+    """Return the method of a finished run as it was after its base session."""
+    path = run / MODEL_FILE
+    if not path.is_file():
+        raise UserError(f"{run} holds no {MODEL_FILE}: its base session is not finished, or it is not a run")
+    method = build_method(recipe, stream)
+    method.embedder.to(fabric.device)
+    method.restore(load(path.read_bytes()))
+    return method
 
 
 def build_method(recipe: Recipe, stream: Stream) -> Method[Any]:
@@ -170,7 +182,7 @@ def _claimed(recipe: Recipe, place: Place) -> Iterator[None]:
 
 def _clear(out: Path) -> None:
     """Remove what runs write, and nothing else that may lie in the folder."""
-    tensors = ("model.safetensors", "features.safetensors")
+    tensors = (MODEL_FILE, "features.safetensors")
     for name in (FILE_NAME, SPLIT_FILE, "recipe.yaml", "training.csv", "log.txt", *tensors):
         (out / name).unlink(missing_ok=True)
     for name in ("checkpoints", "figures"):

@@ -21,6 +21,7 @@ from fairshot.evaluation.experiment import build_method
 from fairshot.evaluation.metrics import Metrics, metrics_from_confusions
 from fairshot.evaluation.sessions import run_sessions
 from fairshot.methods import method_named
+from fairshot.methods.method import Method
 from fairshot.progress import SILENT, Reporter
 from fairshot.recipes import Recipe
 from fairshot.training.loop import Trainer
@@ -95,7 +96,8 @@ def tune(
     for changes, recipe in points:
         key = _training_key(recipe)
         if key not in learnt:
-            learnt[key] = _train(recipe, stream, fabric, folder / key, reporter)
+            trained, took = train_on(recipe, stream, fabric, folder / key, reporter)
+            learnt[key] = {name: value.clone() for name, value in trained.tensors().items()}, took
         tensors, seconds = learnt[key]
         method = build_method(recipe, stream)
         method.embedder.to(fabric.device)
@@ -118,15 +120,16 @@ def describe(trial: Trial) -> str:
     )
 
 
-def _train(
-    recipe: Recipe, stream: Stream, fabric: Fabric, folder: Path, reporter: Reporter
-) -> tuple[dict[str, Tensor], float]:
+def train_on(
+    recipe: Recipe, stream: Stream, fabric: Fabric, folder: Path, reporter: Reporter = SILENT
+) -> tuple[Method[Any], float]:
+    """Train a recipe on the base session of a stream; return the method, and the seconds it took."""
     began = time.monotonic()
     method = build_method(recipe, stream)
     trainer = Trainer(fabric, recipe.training, recipe.views, recipe.model.size, recipe.seed, folder, reporter)
     method.fit_base(stream.base.train, trainer)
     seconds = time.monotonic() - began - trainer.compile_seconds
-    return {name: value.clone() for name, value in method.tensors().items()}, seconds
+    return method, seconds
 
 
 def _training_key(recipe: Recipe) -> str:
