@@ -8,6 +8,7 @@ import shutil
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from html.parser import HTMLParser
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -320,6 +321,25 @@ def test_browser_tables_equal_result_json(page, report):
             group.summary(lambda m: m.base_inc),
         ],
     )
+
+
+def test_browser_opens_the_measured_cifar100_results(browser, tmp_path):
+    committed = Path(__file__).parents[1] / "results" / "cifar100"
+    results = [Result.read(found.parent) for found in sorted(committed.glob("*/result.json"))]
+    complaints = []
+    tab = browser.new_page()
+    tab.on("console", lambda message: complaints.append(message.text))
+    tab.on("pageerror", lambda error: complaints.append(str(error)))
+    runs = [found.parent for found in sorted(committed.glob("*/result.json"))]
+    tab.goto(write_report(runs, tmp_path / "page").as_uri())
+    assert_shows(
+        visible_rows(tab, "summary"),
+        group_results(results),
+        lambda group: [group.summary(measure.pick) for measure in SUMMARY_MEASURES],
+    )
+    assert all(tab.evaluate("[...document.images].map(image => image.complete && image.naturalWidth)"))
+    assert "features.safetensors" in tab.inner_text("body")  # too large to commit: the page says so
+    assert complaints == []
 
 
 def test_browser_switches_sessions(page, report):
