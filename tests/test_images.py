@@ -220,7 +220,6 @@ def test_lists_may_mix_paths_arrays_and_sizes(tmp_path):
     for index in (0, 1, 3):
         np.testing.assert_array_equal(pictures[index], RGB)
     np.testing.assert_array_equal(as_pictures(np.array([str(path)]), 3)[0], RGB)
-    np.testing.assert_array_equal(as_pictures((p for p in [path]), 3)[0], RGB)
 
 
 @pytest.mark.parametrize(

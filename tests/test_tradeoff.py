@@ -48,7 +48,7 @@ def test_without_strength_every_plain_rule_is_algorithm_1(sessions, points):
     now = Situation(sessions)
     first = similarity(now.test.g, prototypes(now.train.g, now.train.labels, range(now.classes)))
     second = similarity(now.test.g_tilde, prototypes(now.train.g_tilde, now.train.labels, range(now.classes)))
-    answers = separately(first, second, BASE)
+    answers = separately(first, second, BASE).argmax(1)
     assert plain[0].last == pytest.approx(100 * (answers == now.test.labels).double().mean().item())
 
 

@@ -1,7 +1,8 @@
 """Ways to combine transferable features g with class-specific features g~ (Algorithm 1, tables 3 and 11).
 
 `first` are similarities of g to the prototypes of h, `second` those of g~ to the prototypes of h~, both
-(N, C) over all classes seen; the ids of base classes are 0 .. base_classes - 1. Answers are class ids (N,).
+(N, C) over all classes seen; the ids of base classes are 0 .. base_classes - 1. What is returned are scores
+(N, C) whose highest is the answer.
 """
 
 from __future__ import annotations
@@ -14,23 +15,8 @@ def separately(first: torch.Tensor, second: torch.Tensor, base_classes: int) -> 
 
     The second look is over all seen classes and may still answer a novel one.
     """
-    return separate_scores(first, second, base_classes).argmax(1)
-
-
-def separate_scores(first: torch.Tensor, second: torch.Tensor, base_classes: int) -> torch.Tensor:
-    """Return the scores (N, C) of the look that decides in Algorithm 1."""
     sees_base = first.argmax(1) < base_classes
     return torch.where(sees_base[:, None], second, first)
-
-
-def transferable_only(first: torch.Tensor) -> torch.Tensor:
-    """Row g(x) of tables 3 and 11: eq. 2 on the transferable features."""
-    return first.argmax(1)
-
-
-def specific_only(second: torch.Tensor) -> torch.Tensor:
-    """Row g~(x) of tables 3 and 11: eq. 2 on the class-specific features."""
-    return second.argmax(1)
 
 
 def integrated_features(g: torch.Tensor, g_tilde: torch.Tensor) -> torch.Tensor:
@@ -43,8 +29,8 @@ def integrated_features(g: torch.Tensor, g_tilde: torch.Tensor) -> torch.Tensor:
 
 
 def integrated_similarities(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    """Post of tables 3 and 11: the two similarities are added, then the highest wins."""
-    return (first + second).argmax(1)
+    """Post of tables 3 and 11: the two similarities are added."""
+    return first + second
 
 
 def anomaly_detection(first: torch.Tensor, second: torch.Tensor, base_classes: int) -> torch.Tensor:
@@ -53,5 +39,5 @@ def anomaly_detection(first: torch.Tensor, second: torch.Tensor, base_classes: i
     Again over all seen classes: the printed base accuracy rises above that of session 0, which a
     reclassification among novel classes alone could never do.
     """
-    look = second.argmax(1)
-    return torch.where(look < base_classes, look, first.argmax(1))
+    sees_base = second.argmax(1) < base_classes
+    return torch.where(sees_base[:, None], second, first)

@@ -42,6 +42,10 @@ Data = Annotated[
     Path | None,
     typer.Option(metavar="PHOTOS", help="Own pictures instead of a benchmark: PHOTOS/<class>/*.jpg"),
 ]
+Base = Annotated[
+    Path | None,
+    typer.Option(metavar="RUN", help="Take the base session of a finished run instead of training."),
+]
 Split = Annotated[
     Path | None,
     typer.Option(help="With --data: an earlier run, or its split.json, whose split is used again."),
@@ -60,6 +64,7 @@ def run_command(
     ] = None,
     data: Data = None,
     split: Split = None,
+    base: Base = None,
     set_: Set = [],  # noqa: B006 - typer copies it
     seed: Seed = None,
     device: Device = "auto",
@@ -79,9 +84,11 @@ def run_command(
     chosen = load_recipe(recipe or ("folder/sss" if data else "doodles/sss"), set_, seed)
     folder = out or Path("runs") / _run_name(chosen, data)
     fabric = choose_hardware(device, processes, machines)
-    result = _run(chosen, Place(folder, fabric, _command(), root, data, split, fresh, max_minutes))
+    result = run_with_bars(
+        chosen, Place(folder, fabric, this_command(), root, data, split, base, fresh, max_minutes)
+    )
     if result is not None:
-        _present([result], folder)
+        present([result], folder)
 
 
 def compare_command(
@@ -102,12 +109,12 @@ def compare_command(
     recipes = [load_recipe(f"{benchmark}/{name}", set_, seed) for name in names for seed in seeds]
     fabric = choose_hardware(device)
     results = [
-        _run(
+        run_with_bars(
             recipe,
             Place(
                 out / f"{recipe.method_name}-seed{recipe.seed}",
                 fabric,
-                _command(),
+                this_command(),
                 root,
                 fresh=fresh,
                 max_minutes=max_minutes,
@@ -115,7 +122,7 @@ def compare_command(
         )
         for recipe in recipes
     ]
-    _present([result for result in results if result is not None], out)
+    present([result for result in results if result is not None], out)
 
 
 def list_command() -> None:
@@ -130,7 +137,7 @@ def list_command() -> None:
     CONSOLE.print(f"recipes     {'  '.join(recipe_names())}", highlight=False)
 
 
-def _run(recipe: Recipe, place: Place) -> Result | None:
+def run_with_bars(recipe: Recipe, place: Place) -> Result | None:
     """Run a recipe with bars and a log, then draw its figures."""
     if place.fabric.is_global_zero:
         title = f"{recipe.method_name} {recipe.benchmark.name}"
@@ -141,11 +148,13 @@ def _run(recipe: Recipe, place: Place) -> Result | None:
     return result
 
 
-def _command() -> str:
+def this_command() -> str:
+    """Return the command as it was given."""
     return shlex.join(["fairshot", *sys.argv[1:]])
 
 
-def _present(results: list[Result], out: Path) -> None:
+def present(results: list[Result], out: Path) -> None:
+    """Print runs side by side and draw them in common figures."""
     CONSOLE.print(side_by_side(results))
     if len(results) > 1:
         write_figures(results, out / "figures")

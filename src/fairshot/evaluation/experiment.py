@@ -29,7 +29,7 @@ from fairshot.files import remove_partial, write_atomically
 from fairshot.methods import method_named
 from fairshot.methods.method import Method
 from fairshot.progress import SILENT, Reporter
-from fairshot.recipes import Recipe
+from fairshot.recipes import Recipe, load_recipe
 from fairshot.training.batches import seed_of
 from fairshot.training.hardware import describe_device
 from fairshot.training.loop import Row, Trainer
@@ -48,6 +48,7 @@ class Place:
     root: Path | None = None  # where benchmarks are looked for
     photos: Path | None = None  # own pictures instead of a benchmark: photos/<class>/*
     split: Path | None = None  # an earlier run whose split of these pictures is used again
+    base: Path | None = None  # a finished run whose base session is taken over instead of training one
     fresh: bool = False  # forget what an earlier call left in `out`
     max_minutes: float = math.inf
     reporter: Reporter = SILENT
@@ -99,7 +100,10 @@ def _run(recipe: Recipe, stream: Stream, method: Method[Any], place: Place) -> R
         reporter=place.reporter,
         deadline=began + 60 * place.max_minutes,
     )
-    method.fit_base(stream.base.train, trainer)
+    if place.base is None:
+        method.fit_base(stream.base.train, trainer)
+    else:
+        _take_over(place.base, recipe, method, place.fabric)
     trained = time.monotonic()
     if not place.fabric.is_global_zero:
         return None
@@ -119,13 +123,22 @@ def _run(recipe: Recipe, stream: Stream, method: Method[Any], place: Place) -> R
 
 def restore_method(run: Path, recipe: Recipe, stream: Stream, fabric: Fabric) -> Method[Any]:
     """Return the method of a finished run as it was after its base session."""
+    method = build_method(recipe, stream)
+    _take_over(run, recipe, method, fabric)
+    return method
+
+
+def _take_over(run: Path, recipe: Recipe, method: Method[Any], fabric: Fabric) -> None:
+    """Give a method what a run of the same training learnt in its base session."""
     path = run / MODEL_FILE
     if not path.is_file():
         raise UserError(f"{run} holds no {MODEL_FILE}: its base session is not finished, or it is not a run")
-    method = build_method(recipe, stream)
+    if load_recipe(str(run / "recipe.yaml")).training_part() != recipe.training_part():
+        raise UserError(
+            f"the base session of {run} comes from another recipe; only settings of the decision may differ"
+        )
     method.embedder.to(fabric.device)
     method.restore(load(path.read_bytes()))
-    return method
 
 
 def build_method(recipe: Recipe, stream: Stream) -> Method[Any]:

@@ -178,6 +178,6 @@ def best(points: Iterable[Point], by: str = "harmonic_mean_avg") -> Point:
 def _metrics(situations: Sequence[Situation], rule: Rule, strength: float) -> Metrics:
     confusions = []
     for now in situations:
-        answers = separately(*rule.looks(now, strength), now.base_classes)
+        answers = separately(*rule.looks(now, strength), now.base_classes).argmax(1)
         confusions.append(confusion_matrix(now.test.labels.cpu().numpy(), answers.cpu().numpy(), now.classes))
     return metrics_from_confusions(confusions, situations[-1].sizes)

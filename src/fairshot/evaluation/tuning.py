@@ -20,7 +20,6 @@ from fairshot.errors import UserError
 from fairshot.evaluation.experiment import build_method
 from fairshot.evaluation.metrics import Metrics, metrics_from_confusions
 from fairshot.evaluation.sessions import run_sessions
-from fairshot.methods import method_named
 from fairshot.methods.method import Method
 from fairshot.progress import SILENT, Reporter
 from fairshot.recipes import Recipe
@@ -134,7 +133,4 @@ def train_on(
 
 def _training_key(recipe: Recipe) -> str:
     """Name the training of a recipe: equal for recipes that differ only in how they decide."""
-    content = recipe.as_dict()
-    for name in method_named(recipe.method_name).decision_settings:
-        content["method"].pop(name)
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps(recipe.training_part(), sort_keys=True).encode()).hexdigest()[:12]

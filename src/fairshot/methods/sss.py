@@ -10,7 +10,12 @@ from scipy.stats import beta
 from torch import Tensor
 
 from fairshot.classifiers.calibration import calibrate, calibrate_labelled, degrees
-from fairshot.classifiers.dual import separate_scores
+from fairshot.classifiers.dual import (
+    anomaly_detection,
+    integrated_features,
+    integrated_similarities,
+    separately,
+)
 from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.resistance import accumulate, resist
 from fairshot.classifiers.similarity import similarity
@@ -38,6 +43,9 @@ class SSSSettings(MethodSettings):
     sr: bool = True
     sr_width: int = Field(2048, ge=1)
     sr_batch_norm: bool = False
+    way: Literal["separately", "transferable_only", "specific_only", "pre", "post", "anomaly_detection"] = (
+        "separately"  # how the two kinds of features decide; the others are those of tables 3 and 11
+    )
     # Self-optimizing classifiers (section 3.3)
     resistance: bool = True
     gamma: float = Field(0.2, ge=0)
@@ -126,7 +134,7 @@ class SSS(Method[SSSSettings]):
         "surplus classes, two kinds of features decided separately, self-optimizing classifiers", passes=2
     )
     decision_settings = frozenset(
-        {"resistance", "gamma", "calibration", "alpha_base", "alpha_novel", "threshold", "at_most"}
+        {"way", "resistance", "gamma", "calibration", "alpha_base", "alpha_novel", "threshold", "at_most"}
     )
     state = ("prototypes", "prototypes_tilde", "delta", "counts")
     prototypes: Tensor  # P of h, (C, V, d)
@@ -182,11 +190,26 @@ class SSS(Method[SSSSettings]):
 
     def scores(self, features: Features, novel_only: bool = False) -> Tensor:
         """Return the cosines of the look that decides (Algorithm 1): g, or g~ where g sees a base class."""
+        P_tilde = self.resisting_prototypes()
         first = similarity(features["g"], self.prototypes)
+        second = similarity(features["g_tilde"], P_tilde)
         if novel_only:
-            first[:, : self.base_classes] = -torch.inf
-        second = similarity(features["g_tilde"], self.resisting_prototypes())
-        return separate_scores(first, second, self.base_classes)
+            first[:, : self.base_classes] = second[:, : self.base_classes] = -torch.inf
+        match self.settings.way:
+            case "separately":
+                return separately(first, second, self.base_classes)
+            case "transferable_only":
+                return first
+            case "specific_only":
+                return second
+            case "post":
+                return integrated_similarities(first, second)
+            case "anomaly_detection":
+                return anomaly_detection(first, second, self.base_classes)
+            case "pre":
+                joined = integrated_features(features["g"], features["g_tilde"])
+                scores = similarity(joined, integrated_features(self.prototypes, P_tilde))
+                return torch.where(first > -torch.inf, scores, first)
 
     def resisting_prototypes(self) -> Tensor:
         """Return P~ with the base classes moved for this inference (eq. 7); what is stored stays."""

@@ -58,6 +58,13 @@ class Recipe:
             parts[name] = getattr(self, name).model_dump(mode="json")
         return parts | {"method": {"name": self.method_name, **self.method.model_dump(mode="json")}}
 
+    def training_part(self) -> dict[str, Any]:
+        """Return what decides the base session: equal for recipes that differ only in how they answer."""
+        parts = self.as_dict()
+        for name in method_named(self.method_name).decision_settings:
+            parts["method"].pop(name)
+        return parts
+
     def as_yaml(self) -> str:
         """Return the recipe as a YAML document that `load_recipe` reads back."""
         return yaml.safe_dump(self.as_dict(), sort_keys=False)

@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from fairshot.classifiers.dual import separate_scores
+from fairshot.classifiers.dual import separately
 from fairshot.classifiers.similarity import similarity_to
 from fairshot.errors import UserError
 from fairshot.models.embedder import Embedder
@@ -60,7 +60,7 @@ class Answering(nn.Module):
         if self.base_classes:
             second = similarity_to(torch.stack([view[1] for view in views], dim=1), self.second)
             second_look = scores.argmax(1) < self.base_classes
-            scores = separate_scores(scores, second, self.base_classes)
+            scores = separately(scores, second, self.base_classes)
         return scores, self.confidence.of(scores, second_look)
 
 

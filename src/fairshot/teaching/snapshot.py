@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairshot.classifiers.dual import separate_scores
+from fairshot.classifiers.dual import separately
 from fairshot.classifiers.resistance import resist
 from fairshot.classifiers.similarity import directions, similarity_to
 from fairshot.models.embedder import Features
@@ -73,7 +73,7 @@ class Snapshot:
         sees_base = self._sees_base(first)
         if not len(second):
             return first, sees_base
-        return separate_scores(first, second, self.base_classes), sees_base
+        return separately(first, second, self.base_classes), sees_base
 
     def _sees_base(self, first: Tensor) -> Tensor:
         if not self.base_classes:
