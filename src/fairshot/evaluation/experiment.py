@@ -26,7 +26,7 @@ from fairshot.errors import UserError
 from fairshot.evaluation.result import FILE_NAME, Environment, Result
 from fairshot.evaluation.sessions import Outcome, run_sessions
 from fairshot.files import remove_partial, write_atomically
-from fairshot.methods import method_named
+from fairshot.methods import build
 from fairshot.methods.method import Method
 from fairshot.progress import SILENT, Reporter
 from fairshot.recipes import Recipe, load_recipe
@@ -144,9 +144,8 @@ def _take_over(run: Path, recipe: Recipe, method: Method[Any], fabric: Fabric) -
 def build_method(recipe: Recipe, stream: Stream) -> Method[Any]:
     """Build the method of a recipe, its weights drawn from the recipe's seed."""
     torch.manual_seed(seed_of(recipe.seed, 2))
-    return method_named(recipe.method_name)(
-        recipe.method, recipe.model, stream.base.train.pictures.channels, stream.base_classes
-    )
+    channels, classes = stream.base.train.pictures.channels, len(stream.class_names)
+    return build(recipe.method_name, recipe.method, recipe.model, channels, stream.base_classes, classes)
 
 
 def _result(recipe: Recipe, stream: Stream, place: Place, method: Method[Any], outcome: Outcome) -> Result:

@@ -31,14 +31,17 @@ def run_sessions(method: Method[Any], stream: Stream, reporter: Reporter = SILEN
     """Take a method that knows the base classes through all sessions.
 
     In each session: learn the new classes, adapt to the unlabelled test images if the method is
-    transductive, answer. The network is frozen, so each test image is embedded once.
+    transductive, answer. Where the network is frozen, each test image is embedded once.
     """
     outcome = Outcome()
     with reporter.track("sessions", len(stream.sessions)) as advance:
         for t, session in enumerate(stream.sessions):
             if t > 0:
                 method.learn(session.train)
-            _append(outcome.features, method.embed(session.test.pictures))
+            if method.frozen:
+                _append(outcome.features, method.embed(session.test.pictures))
+            else:
+                outcome.features = method.embed(stream.seen_test(t).pictures)
             outcome.labels = np.concatenate([outcome.labels, session.test.labels])
             if t > 0 and method.transductive:
                 method.adapt(outcome.features)

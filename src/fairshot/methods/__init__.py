@@ -8,7 +8,8 @@ from functools import cache
 from typing import Any
 
 from fairshot.errors import UserError
-from fairshot.methods.method import Method
+from fairshot.methods.method import Method, MethodSettings
+from fairshot.models.embedder import ModelSettings
 
 
 @cache
@@ -27,3 +28,17 @@ def method_named(name: str) -> type[Method[Any]]:
     if name not in methods():
         raise UserError(f"method.name: {name!r} is unknown; known are {', '.join(methods())}")
     return methods()[name]
+
+
+def build(
+    name: str,
+    settings: MethodSettings,
+    model: ModelSettings,
+    channels: int,
+    base_classes: int,
+    total_classes: int,
+) -> Method[Any]:
+    """Build a system; only one that declares that it must know learns how many classes there will be."""
+    kind = method_named(name)
+    told = total_classes if kind.facts.knows_future else None
+    return kind(settings, model, channels, base_classes, told)

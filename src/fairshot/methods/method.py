@@ -26,6 +26,7 @@ class Facts:
     """What a reader of a comparison should know about a method."""
 
     summary: str
+    stores: str = "one mean feature a class"  # of the classes learnt
     knows_future: bool = False  # whether it must be told the number of classes to come
     keeps_exemplars: bool = False  # whether it stores pictures of old classes
     passes: int = 1  # forward passes of the network to classify one picture
@@ -46,10 +47,22 @@ class Method(ABC, Generic[SettingsT]):
     flips: tuple[bool, ...] = (False,)  # the views of a picture: one an entry, True for vertically flipped
     decision_settings: ClassVar[frozenset[str]] = frozenset()  # settings that leave the training as it is
     state: ClassVar[tuple[str, ...]]  # the tensors that, with the embedder, are all it has learnt
+    frozen: ClassVar[bool] = True  # whether the network stays as the base session left it
 
-    def __init__(self, settings: SettingsT, model: ModelSettings, channels: int, base_classes: int) -> None:
+    def __init__(
+        self,
+        settings: SettingsT,
+        model: ModelSettings,
+        channels: int,
+        base_classes: int,
+        total_classes: int | None = None,
+    ) -> None:
+        if (total_classes is not None) != self.facts.knows_future:
+            told = "is not told" if total_classes is None else "may not be told"
+            raise ValueError(f"{type(self).__name__} {told} the number of classes; its facts say otherwise")
         self.settings = settings
         self.base_classes = base_classes
+        self.total_classes = total_classes or base_classes  # beyond base_classes only where facts declare it
         self.embedder = self.build_embedder(model, channels)
 
     def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:
@@ -83,9 +96,13 @@ class Method(ABC, Generic[SettingsT]):
 
     def fit_base(self, base: LabelledPictures, trainer: Trainer) -> None:
         """Train on the base session, then make its classifiers."""
-        trainer.train(self.objective(), base)
+        self.train_base(base, trainer)
         self.embedder.to(trainer.fabric.device)
         self.start(self.embed(base.pictures, trainer.reporter), self._labels(base))
+
+    def train_base(self, base: LabelledPictures, trainer: Trainer) -> None:
+        """Train the network; methods with several phases override this."""
+        trainer.train(self.objective(), base)
 
     def learn(self, shots: LabelledPictures) -> None:
         """Learn new classes from a few pictures each."""
@@ -102,6 +119,12 @@ class Method(ABC, Generic[SettingsT]):
     def predict(self, features: Features) -> Tensor:
         """Answer a class id for each picture (N,)."""
         return self.scores(features).argmax(dim=1)
+
+    @classmethod
+    def passes(cls, settings: MethodSettings) -> int:
+        """Forward passes of the network to classify one picture, under these settings."""
+        del settings
+        return cls.facts.passes
 
     def embed(self, pictures: Pictures, reporter: Reporter = SILENT) -> Features:
         """Return the features this method classifies by."""

@@ -61,17 +61,17 @@ class Skeleton(Method[SettingsT], Generic[SettingsT]):
         g = features["g"]
         P, counts = calibrate_labelled(self.prototypes, self.counts, g[known], labels[known])
         if fresh:
-            P = torch.cat([P, self.novel_prototypes(prototypes(g, labels, fresh))])
+            P = torch.cat([P, prototypes(g, labels, fresh)])
             counts = torch.cat([counts, labels.bincount()[fresh.start :]])
         self.prototypes, self.counts = P, counts  # last: whatever fails above, nothing is learnt by half
 
-    def novel_prototypes(self, means: Tensor) -> Tensor:
-        """Turn the mean features of new classes into their prototypes; here they are."""
-        return means
+    def answering_prototypes(self) -> Tensor:
+        """Return the prototypes that answer (C, V, d); here they are the means as they are stored."""
+        return self.prototypes
 
     def scores(self, features: Features, novel_only: bool = False) -> Tensor:
         """Return the cosine with each prototype (eq. 2)."""
-        cosines = similarity(features["g"], self.prototypes)
+        cosines = similarity(features["g"], self.answering_prototypes())
         if novel_only:
             cosines[:, : self.base_classes] = -torch.inf
         return cosines

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from pydantic import Field
-from scipy.stats import beta
 from torch import Tensor
 
 from fairshot.classifiers.calibration import calibrate, calibrate_labelled, degrees
@@ -20,10 +17,10 @@ from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.resistance import accumulate, resist
 from fairshot.classifiers.similarity import similarity
 from fairshot.methods.method import Facts, Method, MethodSettings, split_known
+from fairshot.methods.mixing import Distribution, FusedObjective, mixtures
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.models.heads import CosineHead, cosine_cross_entropy
 from fairshot.settings import ShareRange
-from fairshot.training.loop import Objective
 
 
 class SSSSettings(MethodSettings):
@@ -34,7 +31,7 @@ class SSSSettings(MethodSettings):
     inter: bool = True  # fusions of two classes as surplus mixtures
     fusions_per_image: int = Field(1, ge=1)
     lam: ShareRange = (0.4, 0.6)  # of the fusion weight
-    lam_distribution: Literal["uniform", "beta"] = "uniform"  # beta: Beta(20, 20) clamped to the range
+    lam_distribution: Distribution = "uniform"  # beta: Beta(20, 20) clamped to the range
     fused_weight: float = Field(1.0, gt=0)  # of fused images in the loss
     scale: float = Field(16.0, gt=0)
     margin: float = Field(0.0, ge=0)
@@ -56,31 +53,16 @@ class SSSSettings(MethodSettings):
     at_most: int = Field(40, ge=1)  # R of eq. 10
 
 
-def surplus_labels(a: Tensor, b: Tensor, classes: int) -> Tensor:
-    """Return the mixture of each unordered pair of different base classes: C .. C + C(C-1)/2 - 1."""
-    low, high = torch.minimum(a, b), torch.maximum(a, b)
-    return classes + low * (2 * classes - low - 1) // 2 + (high - low - 1)
-
-
-def mixtures(classes: int, inter: bool) -> int:
-    """Count the mixtures the head holds: the base classes and, with fusion, every pair of them."""
-    return classes + (classes * (classes - 1) // 2 if inter else 0)
-
-
-class Stimulation(Objective):
+class Stimulation(FusedObjective):
     """Mapping ability stimulation: map fused and flipped images to surplus mixtures of two components."""
 
     views = 2
-    quantiles: Tensor  # of Beta(20, 20), to turn uniform noise into it
 
     def __init__(self, embedder: Embedder, classes: int, settings: SSSSettings) -> None:
-        super().__init__()
-        self.embedder, self.classes, self.settings = embedder, classes, settings
+        fusions = settings.fusions_per_image if settings.inter else 0
+        super().__init__(classes, fusions, settings.lam, settings.lam_distribution, settings.fused_weight)
+        self.embedder, self.settings = embedder, settings
         self.components = 2 if settings.intra else 1
-        self.halo = self.noise = settings.fusions_per_image if settings.inter else 0
-        steps = (torch.arange(4096, dtype=torch.float64) + 0.5) / 4096
-        quantiles = torch.from_numpy(beta.ppf(steps.numpy(), 20, 20)).float()
-        self.register_buffer("quantiles", quantiles, persistent=False)
         self.head = CosineHead(self.components * mixtures(classes, settings.inter), embedder.width_tilde)
 
     def forward(self, views: list[Tensor], labels: Tensor, noise: Tensor) -> Tensor:
@@ -97,41 +79,20 @@ class Stimulation(Objective):
         )
         return (weights * losses).mean()
 
-    def fuse(self, views: list[Tensor], labels: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Blend each image with its next neighbours of the batch (eq. 5); return images, mixtures, weights.
-
-        The batch is shuffled, so a neighbour is a random partner. Pair and lambda are the same for both
-        views. A neighbour of the same class makes no surplus class: its weight is 0.
-        """
-        own = len(labels) - self.halo
-        images, targets = [view[:own] for view in views], [labels[:own]] * len(views)
-        weights = [torch.ones_like(labels[:own], dtype=views[0].dtype)] * len(views)
-        for k in range(self.halo):
-            partner = slice(k + 1, own + k + 1)
-            lam = self.fusion_weight(noise[:own, k])[:, None, None, None]
-            different = labels[:own] != labels[partner]
-            fused = surplus_labels(labels[:own], labels[partner], self.classes)
-            for view in views:
-                images.append(lam * view[:own] + (1 - lam) * view[partner])
-                targets.append(torch.where(different, fused, 0))
-                weights.append(different * self.settings.fused_weight)
-        return torch.cat(images), torch.cat(targets), torch.cat(weights)
-
-    def fusion_weight(self, noise: Tensor) -> Tensor:
-        """Turn uniform noise into lambda."""
-        low, high = self.settings.lam
-        if self.settings.lam_distribution == "uniform":
-            return low + (high - low) * noise
-        return self.quantiles[(noise * len(self.quantiles)).long()].clamp(low, high)
-
 
 class SSS(Method[SSSSettings]):
-    """The paper's method with prototype classifiers."""
+    """The paper's method with prototype classifiers.
+
+    Needs to know in advance: nothing. Stores: mean features g and g~ of each class, plain and flipped.
+    Costs at test time: two passes, of the picture as it is and flipped.
+    """
 
     name = "sss"
     Settings = SSSSettings
     facts = Facts(
-        "surplus classes, two kinds of features decided separately, self-optimizing classifiers", passes=2
+        "surplus classes, two kinds of features decided separately, self-optimizing classifiers",
+        stores="four mean features a class",
+        passes=2,
     )
     decision_settings = frozenset(
         {"way", "resistance", "gamma", "calibration", "alpha_base", "alpha_novel", "threshold", "at_most"}
@@ -141,6 +102,11 @@ class SSS(Method[SSSSettings]):
     prototypes_tilde: Tensor  # P~ of h~, (C, V, d~)
     delta: Tensor  # directions of the novel classes met so far, for each base class (B, V, d~)
     counts: Tensor  # (C,) labelled pictures behind each prototype
+
+    @classmethod
+    def passes(cls, settings: MethodSettings) -> int:
+        """One pass more if flipped pictures are a component."""
+        return 2 if isinstance(settings, SSSSettings) and settings.intra else 1
 
     def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:
         """Put the SR module behind the backbone; look at flipped pictures too if they are a component."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from pydantic import Field, ValidationInfo, field_validator
@@ -16,6 +16,7 @@ from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Positive, Settings
 
 PIXELS_AT_ONCE = {"cpu": 2**20, "cuda": 2**23}  # of the network's input, which bounds the memory it needs
+Transform = Callable[[Tensor], Tensor]  # of images (N, C, H, W), to a view of them
 Features = dict[str, Tensor]  # "g": (N, V, d), "g_tilde": (N, V, d~); V views of each picture
 
 
@@ -81,7 +82,6 @@ class Embedder(nn.Module):
         """Where the weights lie."""
         return self.mean.device
 
-    @torch.inference_mode()
     def embed(
         self,
         pictures: Pictures,
@@ -90,6 +90,19 @@ class Embedder(nn.Module):
         reporter: Reporter = SILENT,
     ) -> Features:
         """Embed pictures under the test view, once per entry of `flips` (True: vertically flipped)."""
+        return self.embed_transformed(
+            pictures, [upside_down if flip else unchanged for flip in flips], batch, reporter
+        )
+
+    @torch.inference_mode()
+    def embed_transformed(
+        self,
+        pictures: Pictures,
+        transforms: Sequence[Transform],
+        batch: int | None = None,
+        reporter: Reporter = SILENT,
+    ) -> Features:
+        """Embed pictures under the test view, once per transform of it."""
         self.eval()
         batch = batch or max(1, PIXELS_AT_ONCE[self.device.type] // self.settings.size**2)
         parts: dict[str, list[Tensor]] = {"g": [], "g_tilde": []}
@@ -97,12 +110,12 @@ class Embedder(nn.Module):
             for start in range(0, len(pictures), batch):
                 chosen = pictures.take(range(start, min(start + batch, len(pictures))))
                 images = self.test_view(DevicePictures.from_pictures(chosen, self.device))
-                views = [self._features(images.flip(2) if flip else images) for flip in flips]
+                views = [self._features(transform(images)) for transform in transforms]
                 for index, name in enumerate(parts):
                     parts[name].append(torch.stack([view[index] for view in views], dim=1))
                 advance(len(chosen))
         width = {"g": self.width, "g_tilde": self.width_tilde}
-        empty = {name: torch.empty(0, len(flips), width[name], device=self.device) for name in parts}
+        empty = {name: torch.empty(0, len(transforms), width[name], device=self.device) for name in parts}
         return {name: torch.cat(part) if part else empty[name] for name, part in parts.items()}
 
     def test_view(self, pictures: DevicePictures) -> Tensor:
@@ -117,6 +130,16 @@ class Embedder(nn.Module):
         with torch.autocast("cuda", torch.bfloat16, enabled=images.is_cuda):
             g, g_tilde = self(images)
         return g.float(), g_tilde.float()
+
+
+def unchanged(images: Tensor) -> Tensor:
+    """Return the images as they are."""
+    return images
+
+
+def upside_down(images: Tensor) -> Tensor:
+    """Flip the images vertically."""
+    return images.flip(2)
 
 
 def _per_channel(values: tuple[float, ...], channels: int) -> list[float]:

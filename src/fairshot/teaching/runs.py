@@ -84,7 +84,8 @@ def _restored(run: Path, recipe: Recipe, base_classes: int) -> Supported:
     nearest_mean = (
         issubclass(kind, Skeleton)
         and kind.scores is Skeleton.scores
-        and kind.novel_prototypes is Skeleton.novel_prototypes
+        and kind.answering_prototypes is Skeleton.answering_prototypes
+        and kind.embed is Skeleton.embed
     )
     if kind is not SSS and not nearest_mean:
         raise UserError(

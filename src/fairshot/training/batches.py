@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
@@ -24,12 +25,21 @@ def seed_of(*parts: int) -> int:
     return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0]) >> 1
 
 
+Order = Callable[[Ints, np.random.Generator], Ints]  # from labels to the order of an epoch
+
+
+def shuffled(labels: Ints, rng: np.random.Generator) -> Ints:
+    """Return the images in random order, each once."""
+    return rng.permutation(len(labels))
+
+
 class Batches:
     """The steps of a training, as one process of several sees them.
 
-    The global batch of a step is a slice of the epoch's permutation. A process gets its share of it and
-    the `halo` images that follow, wrapping around, with the noise that belongs to them: nothing depends
-    on the number of processes. Pictures that fit stay on the device; others are streamed to it.
+    The global batch of a step is a slice of the epoch's order, by default a permutation. A process gets
+    its share of it and the `halo` images that follow, wrapping around, with the noise that belongs to
+    them: nothing depends on the number of processes. Pictures that fit stay on the device; others are
+    streamed to it.
     """
 
     def __init__(
@@ -43,11 +53,13 @@ class Batches:
         rank: int = 0,
         processes: int = 1,
         resident: bool | None = None,
+        order: Order = shuffled,
     ) -> None:
         self.batch = min(batch, len(data))
         if self.batch % processes:
             raise UserError(f"training.batch: {self.batch} images cannot be shared by {processes} processes")
         self.steps_per_epoch = len(data) // self.batch
+        self.order, self.given_labels = order, data.labels
         self.labels = torch.from_numpy(data.labels).to(device)
         self.channels = data.pictures.channels
         self.noise_columns = noise_columns
@@ -78,10 +90,8 @@ class Batches:
         """Return which pictures of the data a step uses."""
         epoch, within = divmod(step, self.steps_per_epoch)
         if self._order is None or self._order[0] != epoch:
-            self._order = (
-                epoch,
-                np.random.default_rng([self.seed, 0, epoch]).permutation(len(self.labels)),
-            )
+            rng = np.random.default_rng([self.seed, 0, epoch])
+            self._order = (epoch, self.order(self.given_labels, rng))
         return self._order[1][within * self.batch + self.slots]
 
 

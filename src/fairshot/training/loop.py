@@ -9,16 +9,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from lightning_fabric import Fabric
 from pydantic import Field
 from torch import Tensor, nn
 
+from fairshot.benchmarks.pictures import Ints
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.models.pixels import DevicePictures
 from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Settings
-from fairshot.training.batches import NOISE_RANGE, Batches
+from fairshot.training.batches import NOISE_RANGE, Batches, shuffled
 from fairshot.training.checkpoints import Checkpoint, Checkpoints
 from fairshot.training.hardware import share_batch_norms, synchronise
 from fairshot.training.interruption import watch_for_interruption
@@ -64,6 +66,15 @@ class Objective(nn.Module):
     def after_step(self) -> None:
         """Update what a method keeps outside the gradient."""
 
+    def order(self, labels: Ints, rng: np.random.Generator) -> Ints:
+        """Return in which order an epoch visits the images; a step takes the next ones of it."""
+        return shuffled(labels, rng)
+
+    def view(self, index: int, settings: ViewSettings, size: int) -> tuple[ViewSettings, int]:
+        """Return how the view of that index is drawn, and its pixels a side; by default all are alike."""
+        del index
+        return settings, size
+
 
 class TrainingStopped(Exception):
     """The training stopped early, by a signal or a time limit; its checkpoint lets it go on."""
@@ -85,20 +96,31 @@ class Trainer:
     compile_seconds: float = 0.0
     earlier_seconds: float = 0.0  # spent on this training by processes that were interrupted
 
-    def train(self, objective: Objective, data: LabelledPictures, phase: str = "base") -> None:
-        """Train an objective on the base session; go on from its last checkpoint if there is one."""
+    def train(
+        self,
+        objective: Objective,
+        data: LabelledPictures,
+        phase: str = "base",
+        settings: TrainingSettings | None = None,
+    ) -> None:
+        """Train an objective on the base session; go on from its last checkpoint if there is one.
+
+        A method that trains in several phases names each; a phase may have settings of its own.
+        """
+        settings = settings or self.settings
         batches = Batches(
             data,
-            self.settings.batch,
+            settings.batch,
             objective.halo,
             objective.views * NOISE_COLUMNS + objective.noise,
             self.seed,
             self.fabric.device,
             self.fabric.global_rank,
             self.fabric.world_size,
+            order=objective.order,
         )
-        run = _Run(self, objective, batches, phase)
-        total = self.settings.epochs * batches.steps_per_epoch
+        run = _Run(self, settings, objective, batches, phase)
+        total = settings.epochs * batches.steps_per_epoch
         with (
             watch_for_interruption() as interrupted,
             self.reporter.track("training", total, run.step) as advance,
@@ -111,8 +133,15 @@ class Trainer:
                     raise TrainingStopped(f"stopped after {run.step} of {total} steps")
                 if run.checkpoint_is_due(total):
                     run.write_checkpoint()
-        self.history = run.history
+        self._append(run.history)
         run.adopt_average()
+
+    def _append(self, rows: list[Row]) -> None:
+        """Continue the training curve by those of one more phase."""
+        before = self.history[-1] if self.history else {"step": 0, "epoch": 0}
+        self.history = self.history + [
+            row | {key: before[key] + row[key] for key in ("step", "epoch")} for row in rows
+        ]
 
     def _must_stop(self, asked: bool, step: int) -> bool:
         """Several processes stop after the same step or not at all."""
@@ -142,7 +171,7 @@ class _Step(nn.Module):
         views = []
         for index in range(self.objective.views):
             columns = noise[:, index * NOISE_COLUMNS : (index + 1) * NOISE_COLUMNS]
-            view = random_view(pictures, columns, self.views, size)
+            view = random_view(pictures, columns, *self.objective.view(index, self.views, size))
             views.append(view.contiguous(memory_format=torch.channels_last))
         rest = noise[:, self.objective.views * NOISE_COLUMNS :]
         return cast(Tensor, self.objective(views, labels, rest))
@@ -151,9 +180,16 @@ class _Step(nn.Module):
 class _Run:
     """One training under way: weights, optimiser, average, step, and their checkpoints."""
 
-    def __init__(self, trainer: Trainer, objective: Objective, batches: Batches, phase: str) -> None:
-        self.trainer, self.objective, self.batches = trainer, objective, batches
-        fabric, settings = trainer.fabric, trainer.settings
+    def __init__(
+        self,
+        trainer: Trainer,
+        settings: TrainingSettings,
+        objective: Objective,
+        batches: Batches,
+        phase: str,
+    ) -> None:
+        self.trainer, self.settings, self.objective, self.batches = trainer, settings, objective, batches
+        fabric = trainer.fabric
         share_batch_norms(objective, fabric)
         objective.to(fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.sgd = torch.optim.SGD(
@@ -174,6 +210,7 @@ class _Run:
         self.loss_sum = torch.zeros((), device=fabric.device)
         self.steps_summed = 0
         self.sizes_compiled: set[int] = set()
+        self.earlier_seconds = self.compile_seconds = 0.0
         self.began = self.epoch_began = self.checkpoint_ended = time.monotonic()
         self.checkpoint_took = 0.0  # unknown until the first, which therefore comes after the first step
         self.checkpoints = (
@@ -183,7 +220,7 @@ class _Run:
 
     def take_step(self, total: int) -> None:
         """Draw a batch, descend once."""
-        settings = self.trainer.settings
+        settings = self.settings
         rate = _learning_rate(self.step, total, self.batches.steps_per_epoch, settings)
         for group in self.sgd.param_groups:
             group["lr"] = rate
@@ -222,9 +259,9 @@ class _Run:
             "history": self.history,
             "loss_sum": float(self.loss_sum),
             "steps_summed": self.steps_summed,
-            "seconds": began - self.began + self.trainer.earlier_seconds,
+            "seconds": began - self.began + self.earlier_seconds,
             "epoch_seconds": began - self.epoch_began,
-            "compile_seconds": self.trainer.compile_seconds,
+            "compile_seconds": self.compile_seconds,
         }
         self.checkpoints.write(Checkpoint(self.step, self._tensors(), note))
         self.checkpoint_ended = time.monotonic()
@@ -247,7 +284,11 @@ class _Run:
         self.sizes_compiled.add(size)
         if self.trainer.fabric.device.type == "cuda":
             synchronise(self.trainer.fabric)
-            self.trainer.compile_seconds += time.monotonic() - began
+            self._count_compilation(time.monotonic() - began)
+
+    def _count_compilation(self, seconds: float) -> None:
+        self.compile_seconds += seconds
+        self.trainer.compile_seconds += seconds
 
     def _close_epoch(self, rate: float) -> None:
         mean = cast(Tensor, self.trainer.fabric.all_reduce(self.loss_sum))  # over the processes
@@ -298,8 +339,9 @@ class _Run:
         self.loss_sum += checkpoint.note["loss_sum"]
         self.steps_summed = checkpoint.note["steps_summed"]
         self.epoch_began -= checkpoint.note["epoch_seconds"]
-        self.trainer.earlier_seconds = checkpoint.note["seconds"]
-        self.trainer.compile_seconds = checkpoint.note["compile_seconds"]
+        self.earlier_seconds = checkpoint.note["seconds"]
+        self.trainer.earlier_seconds += self.earlier_seconds
+        self._count_compilation(checkpoint.note["compile_seconds"])
         self.trainer.reporter.say(f"going on from step {self.step}")
 
 

@@ -1,0 +1,84 @@
+"""ALICE: an angular penalty over base and fused classes, behind a projector that is thrown away."""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from fairshot.classifiers.prototypes import prototypes
+from fairshot.methods.method import Facts, MethodSettings
+from fairshot.methods.mixing import FusedObjective, mixtures
+from fairshot.methods.skeleton import Skeleton
+from fairshot.models.embedder import Embedder, Features
+from fairshot.models.heads import SR, CosineHead, cosine_cross_entropy
+from fairshot.settings import ShareRange
+
+
+class ALICESettings(MethodSettings):
+    """Angular penalty, class augmentation, and the balanced choice of prototype images."""
+
+    scale: float = Field(30.0, gt=0)
+    margin: float = Field(0.4, ge=0)  # taken off the cosine of the true class
+    projector_width: int = Field(2048, ge=1)
+    fusions_per_image: int = Field(4, ge=0)
+    lam: ShareRange = (0.4, 0.6)  # of the fusion weight
+    balanced: int = Field(5, ge=1)  # training images behind a base prototype: as few as new classes have
+
+
+class AngularPenalty(FusedObjective):
+    """Cosine cross-entropy with a margin over base classes and their pairwise fusions, two views of each."""
+
+    views = 2
+
+    def __init__(self, embedder: Embedder, classes: int, settings: ALICESettings) -> None:
+        fusions = settings.fusions_per_image
+        super().__init__(classes, fusions, settings.lam, "beta", fused_weight=1.0)
+        self.embedder, self.settings = embedder, settings
+        width = settings.projector_width
+        self.projector = SR(embedder.width, width, batch_norm=True)
+        self.head = CosineHead(mixtures(classes, inter=fusions > 0), width)
+
+    def forward(self, views: list[Tensor], labels: Tensor, noise: Tensor) -> Tensor:
+        """Return the mean over plain and fused images of both views."""
+        images, targets, weights = self.fuse(views, labels, noise)
+        g, _ = self.embedder(images)
+        cosines = self.head(self.projector(g))
+        losses = cosine_cross_entropy(cosines, targets, self.settings.scale, self.settings.margin)
+        return (weights * losses).mean()
+
+
+class ALICE(Skeleton[ALICESettings]):
+    """Augmented angular loss incremental classification.
+
+    The base session learns base classes and fusions of two of them as classes of their own, under an
+    angular penalty, on what a projector makes of the features. The projector is then dropped: class means
+    of the features g answer by cosine. Base prototypes are means of the few training images nearest the
+    class mean, so that they have no advantage over those of new classes.
+    Needs to know in advance: nothing. Stores: one mean feature a class. Costs at test time: one pass.
+    """
+
+    name = "alice"
+    Settings = ALICESettings
+    facts = Facts("angular penalty over base and fused classes; balanced class means")
+
+    def objective(self) -> AngularPenalty:
+        """Return the angular penalty."""
+        return AngularPenalty(self.embedder, self.base_classes, self.settings)
+
+    def start(self, features: Features, labels: Tensor) -> None:
+        """Make base prototypes of the training images nearest the mean of their class."""
+        means = prototypes(features["g"], labels, range(self.base_classes))
+        chosen = nearest_to_mean(features["g"], labels, means, self.settings.balanced)
+        super().start({"g": features["g"][chosen]}, labels[chosen])
+
+
+def nearest_to_mean(features: Tensor, labels: Tensor, means: Tensor, count: int) -> Tensor:
+    """Return which images (N,) are among the `count` of their class most similar to its mean (C, V, d)."""
+    cosine = (normalize(features, dim=-1) * normalize(means, dim=-1)[labels]).sum(-1).mean(-1)
+    by_similarity = cosine.argsort(descending=True, stable=True)
+    order = by_similarity[labels[by_similarity].argsort(stable=True)]
+    grouped = labels[order]
+    rank = torch.arange(len(order), device=order.device) - torch.searchsorted(grouped, grouped)
+    return order[rank < count].sort().values

@@ -1,0 +1,84 @@
+"""Blends of two images: random weights, and the surplus classes that fusions of two classes make."""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+import torch
+from scipy.stats import beta
+from torch import Tensor, nn
+
+from fairshot.training.loop import Objective
+
+Distribution = Literal["uniform", "beta"]
+
+
+class BetaWeights(nn.Module):
+    """Turns uniform noise into Beta(shape, shape), by a table: a compiled step draws nothing itself."""
+
+    quantiles: Tensor
+
+    def __init__(self, shape: float) -> None:
+        super().__init__()
+        steps = (torch.arange(4096, dtype=torch.float64) + 0.5) / 4096
+        quantiles = torch.from_numpy(beta.ppf(steps.numpy(), shape, shape)).float()
+        self.register_buffer("quantiles", quantiles, persistent=False)
+
+    def forward(self, noise: Tensor) -> Tensor:
+        """Return one weight for each number in [0, 1)."""
+        return self.quantiles[(noise * len(self.quantiles)).long()]
+
+
+def surplus_labels(a: Tensor, b: Tensor, classes: int) -> Tensor:
+    """Return the mixture of each unordered pair of different base classes: C .. C + C(C-1)/2 - 1."""
+    low, high = torch.minimum(a, b), torch.maximum(a, b)
+    return classes + low * (2 * classes - low - 1) // 2 + (high - low - 1)
+
+
+def mixtures(classes: int, inter: bool) -> int:
+    """Count the mixtures a head holds: the base classes and, with fusion, every pair of them."""
+    return classes + (classes * (classes - 1) // 2 if inter else 0)
+
+
+class FusedObjective(Objective):
+    """An objective that blends images of two classes into images of a surplus class (eq. 5)."""
+
+    def __init__(
+        self,
+        classes: int,
+        fusions: int,
+        lam: tuple[float, float],
+        distribution: Distribution,
+        fused_weight: float,
+    ) -> None:
+        super().__init__()
+        self.classes, self.lam, self.fused_weight = classes, lam, fused_weight
+        self.halo = self.noise = fusions
+        self.beta = BetaWeights(20) if distribution == "beta" else None
+
+    def fuse(self, views: list[Tensor], labels: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Blend each image with its next neighbours of the batch; return images, mixtures, weights.
+
+        The batch is shuffled, so a neighbour is a random partner. Pair and lambda are the same for all
+        views. A neighbour of the same class makes no surplus class: its weight is 0.
+        """
+        own = len(labels) - self.halo
+        images, targets = [view[:own] for view in views], [labels[:own]] * len(views)
+        weights = [torch.ones_like(labels[:own], dtype=views[0].dtype)] * len(views)
+        for k in range(self.halo):
+            partner = slice(k + 1, own + k + 1)
+            lam = self.fusion_weight(noise[:own, k])[:, None, None, None]
+            different = labels[:own] != labels[partner]
+            fused = surplus_labels(labels[:own], labels[partner], self.classes)
+            for view in views:
+                images.append(lam * view[:own] + (1 - lam) * view[partner])
+                targets.append(torch.where(different, fused, 0))
+                weights.append(different * self.fused_weight)
+        return torch.cat(images), torch.cat(targets), torch.cat(weights)
+
+    def fusion_weight(self, noise: Tensor) -> Tensor:
+        """Turn uniform noise into lambda."""
+        low, high = self.lam
+        if self.beta is None:
+            return low + (high - low) * noise
+        return cast(Tensor, self.beta(noise)).clamp(low, high)

@@ -1,0 +1,54 @@
+"""TEEN: prototypes of new classes are calibrated by the base classes they resemble, without training."""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from fairshot.methods.method import Facts
+from fairshot.methods.skeleton import CosineObjective, Skeleton, SkeletonSettings
+from fairshot.settings import Share
+
+
+class TEENSettings(SkeletonSettings):
+    """How far, and how selectively, base classes draw a new prototype towards themselves."""
+
+    shift: Share = 0.5  # alpha: the weight of the base classes in a calibrated prototype
+    selectivity: float = Field(16.0, gt=0)  # tau: the larger, the more the most similar base class counts
+
+
+class TEEN(Skeleton[TEENSettings]):
+    """Training-free prototype calibration.
+
+    The base session is that of nearest class mean. A prototype of a few shots lies too close to the
+    similar base classes' images to be told from them, yet its similarities to base prototypes are
+    reliable: it is moved towards their softmax-weighted mean. Base prototypes stay.
+    Needs to know in advance: nothing. Stores: one mean feature a class. Costs at test time: one pass.
+    """
+
+    name = "teen"
+    Settings = TEENSettings
+    facts = Facts("new prototypes move towards the base prototypes they resemble; no training")
+    decision_settings = frozenset({"shift", "selectivity"})
+
+    def objective(self) -> CosineObjective:
+        """Return the plain cosine cross-entropy."""
+        return CosineObjective(self.embedder, self.base_classes, self.settings.views, self.settings.scale)
+
+    def answering_prototypes(self) -> Tensor:
+        """Return base prototypes as they are, and calibrated prototypes of the new classes."""
+        base, novel = self.prototypes[: self.base_classes], self.prototypes[self.base_classes :]
+        return torch.cat([base, calibrated(novel, base, self.settings.shift, self.settings.selectivity)])
+
+
+def calibrated(novel: Tensor, base: Tensor, shift: float, selectivity: float) -> Tensor:
+    """Move new prototypes (C, V, d) towards the base prototypes (B, V, d) they resemble, view by view.
+
+    The weights of the base prototypes are a softmax of scaled cosines.
+    """
+    novel, base = normalize(novel, dim=-1), normalize(base, dim=-1)
+    weights = (selectivity * torch.einsum("cvd,bvd->cbv", novel, base)).softmax(dim=1)
+    drawn = normalize(torch.einsum("cbv,bvd->cvd", weights, base), dim=-1)
+    return (1 - shift) * novel + shift * drawn
