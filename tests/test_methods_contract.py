@@ -205,7 +205,7 @@ def test_it_says_what_it_is(name):
 
 
 @every_method
-@pytest.mark.parametrize("benchmark", ["doodles", "cifar100"])
+@pytest.mark.parametrize("benchmark", ["doodles", "cifar100", "mini_imagenet", "cub200"])
 def test_it_has_a_recipe_that_differs_from_others_only_where_it_must(name, benchmark):
     assert f"{benchmark}/{name}" in recipe_names()
     recipe = load_recipe(f"{benchmark}/{name}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Generic
+from typing import ClassVar, Generic
 
 import torch
 from pydantic import Field
@@ -46,7 +46,7 @@ class CosineObjective(Objective):
 class Skeleton(Method[SettingsT], Generic[SettingsT]):
     """Prototypes of g, one a class and view; nothing learnt is ever changed by a new class."""
 
-    state = ("prototypes", "counts")
+    state: ClassVar[tuple[str, ...]] = ("prototypes", "counts")
     prototypes: Tensor  # (C, V, d)
     counts: Tensor  # (C,) pictures behind each prototype
 

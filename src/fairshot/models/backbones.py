@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import timm
@@ -48,6 +48,40 @@ def _shrink_stem(model: nn.Module, name: str, channels: int) -> None:
     model.conv1 = nn.Conv2d(channels, model.conv1.out_channels, 3, stride=1, padding=1, bias=False)
     nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
     model.maxpool = nn.Identity()
+
+
+def stages(backbone: Backbone) -> list[nn.Sequential]:
+    """Cut a residual network into its stages: composed, they are the network, whose weights they share."""
+    match backbone:
+        case SmallResNet():
+            each = len(backbone.stages) // 3
+            bodies = [backbone.stages[i : i + each] for i in range(0, 3 * each, each)]
+            return _with_ends(bodies, [backbone.stem], _Mean())
+        case ResNet12():
+            return _with_ends(list(backbone.blocks), [], _Mean())
+        case ResNet():
+            first = [backbone.conv1, backbone.bn1, backbone.act1, backbone.maxpool]
+            bodies = [backbone.layer1, backbone.layer2, backbone.layer3, backbone.layer4]
+            return _with_ends(bodies, first, backbone.global_pool)
+        case _:
+            raise UserError(
+                f"model.backbone: this method works between the stages of a residual network, and a "
+                f"{type(backbone).__name__} is none; use resnet18, for example"
+            )
+
+
+def _with_ends(
+    bodies: Sequence[nn.Module], first: Sequence[nn.Module], last: nn.Module
+) -> list[nn.Sequential]:
+    parts = [[*first, bodies[0]], *([body] for body in bodies[1:-1]), [bodies[-1], last]]
+    return [nn.Sequential(*modules) for modules in parts]
+
+
+class _Mean(nn.Module):
+    """Average each channel over the picture."""
+
+    def forward(self, maps: Tensor) -> Tensor:
+        return maps.mean(dim=(2, 3))
 
 
 class SmallResNet(nn.Module):

@@ -74,7 +74,14 @@ class Embedder(nn.Module):
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return g and g~ of images (N, C, H, W) in [0, 1]."""
-        g = self.backbone((images - self.mean) / self.std)
+        return self.with_tilde(self.backbone(self.normalised(images)))
+
+    def normalised(self, images: Tensor) -> Tensor:
+        """Return the backbone's input for images in [0, 1]."""
+        return (images - self.mean) / self.std
+
+    def with_tilde(self, g: Tensor) -> tuple[Tensor, Tensor]:
+        """Return g and g~."""
         return g, g if self.sr is None else self.sr(g)
 
     @property
