@@ -166,10 +166,10 @@ def _plain(
         num_workers=workers,
         persistent_workers=True,
     )
-    warm = 3
+    warm = 2 * workers + 2  # what the workers had prepared before the clock started
     began = 0.0
-    with reporter.track("plain training", steps) as advance:
-        for step, (first, second, target) in zip(range(steps), _endless(loader), strict=False):
+    with reporter.track("plain training", warm + steps) as advance:
+        for step, (first, second, target) in zip(range(warm + steps), _endless(loader), strict=False):
             if step == warm:
                 synchronise(fabric)
                 began = time.perf_counter()
@@ -181,7 +181,7 @@ def _plain(
             optimiser.step()
             advance()
     synchronise(fabric)
-    sources = recipe.training.batch * (steps - warm) / (time.perf_counter() - began)
+    sources = recipe.training.batch * steps / (time.perf_counter() - began)
     return Speed(
         f"plain: PIL in {workers} workers, float32, eager",
         sources * images,
