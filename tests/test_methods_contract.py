@@ -14,8 +14,10 @@ from fairshot.methods import method_named, methods
 from fairshot.methods.method import Method
 from fairshot.progress import SILENT
 from fairshot.recipes import load_recipe, recipe_names
+from fairshot.training.batches import Batches
 from fairshot.training.hardware import choose_hardware
-from fairshot.training.loop import TrainingSettings, TrainingStopped
+from fairshot.training.loop import TrainingSettings, TrainingStopped, _Step
+from fairshot.training.views import NOISE_COLUMNS
 from toys import MODEL, SMALL, VIEWS, after_base, fit_toy, toy_method, toy_stream
 
 every_method = pytest.mark.parametrize("name", methods())
@@ -173,16 +175,14 @@ def test_its_objective_compiles_as_one_graph(name):
         settings = SHORT
 
         def train(self, objective, data, phase="base", settings=SHORT):
-            rows = min(settings.batch, len(data)) + objective.halo
-            order = objective.order(data.labels, np.random.default_rng(0))
-            labels = torch.from_numpy(data.labels)[np.resize(order[: settings.batch], rows)]
-            views = []
-            for index in range(objective.views):
-                _, size = objective.view(index, VIEWS, MODEL.size)
-                views.append(torch.rand(rows, 1, size, size))
-            noise = torch.rand(rows, objective.noise)
-            compiled = torch.compile(objective, backend="eager", fullgraph=True, dynamic=False)
-            loss = compiled(views, labels, noise)
+            columns = objective.views * NOISE_COLUMNS + objective.noise
+            shape = (settings.batch, objective.halo, columns)
+            batches = Batches(data, *shape, 0, torch.device("cpu"), order=objective.order)
+            pictures, labels, noise = batches[0]
+            step = torch.compile(
+                _Step(objective, VIEWS, batches.channels), backend="eager", fullgraph=True, dynamic=False
+            )
+            loss = step(pictures.buffer, pictures.offsets, pictures.sizes, labels, noise, MODEL.size)
             loss.backward()
             objective.after_step()
             assert loss.shape == ()

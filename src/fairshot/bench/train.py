@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from lightning_fabric import Fabric
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.flop_counter import FlopCounterMode
 from torchvision import transforms
@@ -82,17 +82,19 @@ def _objective(recipe: Recipe, classes: int, channels: int) -> Objective:
 def _images_per_source(objective: Objective) -> int:
     """How many images the network sees for each source image: views, fusions and flips."""
     embedder: Any = objective.embedder
+    first = next(module for module in embedder.modules() if isinstance(module, nn.Conv2d))
     seen: list[int] = []
-    hook = embedder.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
+    hook = first.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
     _one_step(objective, 4)
     hook.remove()
-    return seen[0] // 4
+    return sum(seen) // 4
 
 
 def _one_step(objective: Objective, batch: int) -> None:
     embedder: Any = objective.embedder
     rows, size = batch + objective.halo, embedder.settings.size
-    views = [torch.rand(rows, embedder.channels, size, size) for _ in range(objective.views)]
+    sizes = [objective.view_size(index, size) for index in range(objective.views)]
+    views = [torch.rand(rows, embedder.channels, side, side) for side in sizes]
     objective(views, torch.arange(rows) % 2, torch.rand(rows, objective.noise)).backward()
 
 

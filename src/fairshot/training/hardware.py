@@ -60,6 +60,16 @@ def share_batch_norms(module: nn.Module, fabric: Fabric) -> None:
                 raise UserError(f"processes: the batch norm {name} ({type(child).__name__}) cannot be shared")
 
 
+def from_all_processes(values: Tensor) -> Tensor:
+    """Put together what every process holds, without gradient; alone, a process has all there is."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return values.detach()
+    processes = torch.distributed.get_world_size()
+    gathered = values.new_empty(processes * len(values), *values.shape[1:])
+    torch.distributed.all_gather_into_tensor(gathered, values.detach().contiguous())
+    return gathered
+
+
 class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
     """Batch norm over the batches of all processes (torch's own needs a GPU)."""
 

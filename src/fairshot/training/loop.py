@@ -70,10 +70,15 @@ class Objective(nn.Module):
         """Return in which order an epoch visits the images; a step takes the next ones of it."""
         return shuffled(labels, rng)
 
-    def view(self, index: int, settings: ViewSettings, size: int) -> tuple[ViewSettings, int]:
-        """Return how the view of that index is drawn, and its pixels a side; by default all are alike."""
+    def view_settings(self, index: int, settings: ViewSettings) -> ViewSettings:
+        """Return how the view of that index is drawn; by default all are drawn alike."""
         del index
-        return settings, size
+        return settings
+
+    def view_size(self, index: int, size: int) -> int:
+        """Return the pixels a side of the view of that index."""
+        del index
+        return size
 
 
 class TrainingStopped(Exception):
@@ -159,7 +164,7 @@ class _Step(nn.Module):
     def __init__(self, objective: Objective, views: ViewSettings, channels: int) -> None:
         super().__init__()
         self.objective = objective
-        self.views = views
+        self.views = [objective.view_settings(index, views) for index in range(objective.views)]
         self.channels = channels
         self.dtype = torch.get_default_dtype()
 
@@ -169,9 +174,9 @@ class _Step(nn.Module):
         pictures = DevicePictures(buffer, offsets, sizes, self.channels)
         noise = noise.to(self.dtype) / NOISE_RANGE
         views = []
-        for index in range(self.objective.views):
+        for index, settings in enumerate(self.views):
             columns = noise[:, index * NOISE_COLUMNS : (index + 1) * NOISE_COLUMNS]
-            view = random_view(pictures, columns, *self.objective.view(index, self.views, size))
+            view = random_view(pictures, columns, settings, self.objective.view_size(index, size))
             views.append(view.contiguous(memory_format=torch.channels_last))
         rest = noise[:, self.objective.views * NOISE_COLUMNS :]
         return cast(Tensor, self.objective(views, labels, rest))
