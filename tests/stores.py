@@ -26,7 +26,7 @@ def network(sr_width: int | None = 24, channels: int = 1, drawings: bool = False
         torch.manual_seed(0)
         settings = ModelSettings(backbone="tiny", small_stem=False, size=SIDE)
         embedder = Embedder(settings, channels, sr_width)
-    return Network(embedder, (False, True) if sr_width else (False,), drawings)
+    return Network(embedder, (False, True) if sr_width else (False,), SIDE if drawings else None)
 
 
 def base_classes(names: list[str], net: Network) -> BaseClasses:

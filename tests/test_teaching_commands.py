@@ -18,11 +18,13 @@ from fairshot.cli import app
 from fairshot.errors import UserError
 from fairshot.evaluation.experiment import Place, run
 from fairshot.methods.sss import SSS
+from fairshot.models.pixels import DevicePictures
 from fairshot.recipes import load_recipe
 from fairshot.teaching import Store
 from fairshot.teaching.archive import import_archive
 from fairshot.teaching.evaluating import evaluate, read_folder
 from fairshot.teaching.onnx_file import export_onnx
+from fairshot.teaching.photos import as_drawing
 from fairshot.teaching.store import DATABASE
 from fairshot.training.hardware import choose_hardware
 from stores import drawings, make_store
@@ -156,6 +158,19 @@ def test_evaluation_of_known_answers(tmp_path: Path) -> None:
     assert measured.by_class == {name: (len(right[name]), sum(right[name])) for name in ("ant", "cow", "yak")}
 
 
+def test_drawings_on_paper_become_doodles(doodles: Path) -> None:
+    """A large drawing, dark on light and anywhere on its sheet, is the small one it was made of."""
+    path = doodles / "test" / "umbrella" / "01.png"
+    ink = 255 - np.asarray(Image.open(path))
+    assert np.array_equal(as_drawing(np.asarray(Image.open(path))[:, :, None], 28)[:, :, 0], ink)
+    sheet = np.full((400, 500), 255, np.uint8)
+    sheet[70:350, 130:410] = 255 - ink.repeat(10, 0).repeat(10, 1)
+    small = as_drawing(sheet[:, :, None], 28)[:, :, 0]
+    assert small.shape == (28, 28)
+    assert np.corrcoef(small.ravel(), ink.ravel())[0, 1] > 0.95
+    assert not as_drawing(np.full((50, 60, 1), 240, np.uint8), 28).any()  # an empty sheet
+
+
 def test_threshold_can_be_chosen_on_own_images_and_undone(store: Path, doodles: Path) -> None:
     fairshot("teach", store, "umbrella", doodles / "teach" / "umbrella")
     with Store(store) as opened:
@@ -181,36 +196,39 @@ def test_store_without_base_learns_when_not_to_answer(tmp_path: Path) -> None:
 
 
 def test_adaptation_moves_within_bounds_and_can_be_undone(tmp_path: Path) -> None:
-    store = make_store(tmp_path / "store")
-    store.teach("yak", drawings("yak", 3))
+    store, other = make_store(tmp_path / "store"), make_store(tmp_path / "other")
+    for each in (store, other):
+        each.teach("yak", drawings("yak", 3))
+        each.teach("emu", drawings("emu", 3))
     before = store.digest(), store.snapshot()
-    unlabelled = drawings("yak", 40)[3:]
-    first = store.adapt(unlabelled)
-    assert first.absorbed["yak"] > 0
-    for _ in range(12):
-        store.adapt(unlabelled)
-    moved = store.snapshot()
-    column = moved.names.index("yak")
-    shift = _shift_of(store, "yak")
-    taught = store.network.embed(store.network.preparation.pictures(drawings("yak", 3)))["g"].mean(0)
-    assert bool((shift.norm(dim=-1) <= 0.2 * taught.norm(dim=-1) * (1 + 1e-5)).all())
-    assert not torch.equal(moved.first[column], before[1].first[column])
-    assert torch.equal(moved.second, before[1].second)  # h~ is left alone
-    for _ in range(13):
-        store.undo()
+    unlabelled = drawings("yak", 23)[3:]
+    assert store.adapt(unlabelled).absorbed["yak"] > 0
+    after = store.digest(), store.snapshot()
+    assert not store.adapt(unlabelled).absorbed  # repetition has no effect
+    assert store.digest() == after[0]
+    other.adapt(unlabelled[:7:-1])
+    other.adapt(unlabelled[:8])
+    assert other.digest() == after[0]  # nor has the order
+    yak, emu = after[1].names.index("yak"), after[1].names.index("emu")
+    assert not torch.equal(after[1].first[yak], before[1].first[yak])
+    assert torch.equal(after[1].first[emu], before[1].first[emu])
+    assert torch.equal(after[1].second, before[1].second)  # h~ is left alone
+    moved = (after[1].first[yak] - before[1].first[yak]).norm()
+    nearest = (before[1].first - before[1].first[yak]).norm(dim=1).sort().values[1]
+    assert moved < 0.2 * nearest * 1.01
+    assert torch.equal(Store(store.folder).snapshot().first, after[1].first)
+    store.teach("gnu", drawings("gnu", 3))  # samples choose anew among the classes
+    assert torch.equal(Store(store.folder).snapshot().first, store.snapshot().first)
+    store.undo()
+    assert store.digest() == after[0]
+    store.undo()
     assert store.digest() == before[0]
-    assert store.adapt([np.zeros((16, 16), np.uint8)]).images == 1
-
-
-def _shift_of(store: Store, name: str) -> torch.Tensor:
-    row = store._reader.execute(
-        "SELECT g FROM shifts WHERE class = (SELECT id FROM classes WHERE name = ?)", (name,)
-    ).fetchone()
-    return torch.frombuffer(bytearray(row[0]), dtype=torch.float32).reshape(store.shapes.g)
+    assert torch.equal(store.snapshot().first, before[1].first)
 
 
 def test_archive_carries_the_whole_store(store: Path, doodles: Path, tmp_path: Path) -> None:
     fairshot("teach", store, "umbrella", doodles / "teach" / "umbrella")
+    assert " images move " in fairshot("adapt", store, doodles / "test" / "umbrella")
     fairshot("export", store, tmp_path / "store.zip")
     fairshot("import", tmp_path / "store.zip", tmp_path / "copy")
     with Store(store) as original, Store(tmp_path / "copy") as copy:
@@ -218,6 +236,7 @@ def test_archive_carries_the_whole_store(store: Path, doodles: Path, tmp_path: P
         assert copy.history() == original.history()
         photos = sorted((doodles / "test" / "umbrella").iterdir())
         assert copy.predict(photos) == original.predict(photos)
+        assert copy.undo().kind == "adapt"
         assert copy.undo().kind == "teach"
 
 
@@ -262,13 +281,15 @@ def test_onnx_gives_the_same_answers(store: Path, doodles: Path, tmp_path: Path)
         photos = sorted((doodles / "test" / "umbrella").iterdir())
         expected = opened.predict(photos)
         names = opened.snapshot().names
+        pictures = DevicePictures.from_pictures(opened.network.preparation.pictures(photos))
+        inputs = opened.network.embedder.test_view(pictures)
     assert checked.difference < 1e-4
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     properties = session.get_modelmeta().custom_metadata_map
     assert json.loads(properties["class_names"]) == names
-    for photo, prediction in zip(photos, expected, strict=True):  # one by one: any number of images is taken
-        ink = 255 - np.asarray(Image.open(photo))
-        scores, confidence = session.run(None, {"image": (ink[None, None] / 255).astype(np.float32)})
+    assert properties["size"] == str(inputs.shape[-1])
+    for image, prediction in zip(inputs, expected, strict=True):  # one by one: any number of images is taken
+        scores, confidence = session.run(None, {"image": image[None].numpy()})
         assert names[int(scores[0].argmax())] == prediction.top[0].name
         assert confidence[0] == pytest.approx(prediction.confidence, abs=1e-3)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.onnx", "store"]

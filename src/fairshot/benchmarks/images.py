@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -26,32 +27,32 @@ def read_image(path: str | os.PathLike[str], channels: int = 3) -> Bytes:
     floating-point grey brought to 0 .. 255. A file that cannot be read, or declares more than `PIXEL_LIMIT`
     pixels, is a `UserError` that names it.
     """
+    return _read(path, str(path), channels, PIXEL_LIMIT)
+
+
+def decode_image(content: bytes, name: str, channels: int = 3, pixel_limit: int = PIXEL_LIMIT) -> Bytes:
+    """Decode the content of an image file as `read_image` does; `name` stands for it in errors."""
+    return _read(BytesIO(content), name, channels, pixel_limit)
+
+
+def _read(file: str | os.PathLike[str] | BytesIO, name: str, channels: int, pixel_limit: int) -> Bytes:
+    too_large = f"but at most {pixel_limit:,} pixels are decoded; give a smaller version of it"
     try:
-        with Image.open(path, formats=image_formats()) as image:
-            if image.width * image.height > PIXEL_LIMIT:
-                raise UserError(_too_large(path, f"{image.width} x {image.height} pixels"))
+        with Image.open(file, formats=image_formats()) as image:
+            if image.width * image.height > pixel_limit:
+                raise UserError(f"{name}: {image.width} x {image.height} pixels, {too_large}")
             upright = ImageOps.exif_transpose(image)
             return with_channels(_eight_bit(upright), channels)
     except UserError:
         raise
     except FileNotFoundError:
-        raise UserError(f"{path}: there is no such image file") from None
+        raise UserError(f"{name}: there is no such image file") from None
     except Image.DecompressionBombError as problem:
-        raise UserError(_too_large(path, str(problem))) from None
+        raise UserError(f"{name}: {problem}, {too_large}") from None
     except Exception as problem:  # a hostile file makes decoders fail in any way at all
-        known = (
-            ""
-            if Path(path).suffix.lower() not in {".heic", ".heif"} or "HEIF" in image_formats()
-            else _NO_HEIC
-        )
-        raise UserError(f"{path}: this file cannot be read as an image ({problem}){known}") from problem
-
-
-_NO_HEIC = "; HEIC needs a plug-in: pip install pillow-heif"
-
-
-def _too_large(path: str | os.PathLike[str], given: str) -> str:
-    return f"{path}: {given}, but at most {PIXEL_LIMIT:,} pixels are decoded; give a smaller version of it"
+        heic = Path(name).suffix.lower() in {".heic", ".heif"} and "HEIF" not in image_formats()
+        advice = "; HEIC needs a plug-in: pip install pillow-heif" if heic else ""
+        raise UserError(f"{name}: this file cannot be read as an image ({problem}){advice}") from problem
 
 
 @cache

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from fairshot.cli import ablate, bench, data, report, run, teach, tradeoff, tune
+from fairshot.cli import ablate, bench, data, report, run, serve, teach, tradeoff, tune
 from fairshot.cli.console import MESSAGES
 from fairshot.errors import UserError
 from fairshot.training.loop import TrainingStopped
@@ -28,6 +28,7 @@ app.command("tradeoff")(tradeoff.tradeoff_command)
 app.add_typer(ablate.app, name="ablate")
 app.add_typer(bench.app, name="bench")
 app.add_typer(data.app, name="data")
+app.command("serve")(serve.serve_command)
 for name, command in teach.COMMANDS.items():
     app.command(name)(command)
 

@@ -1,35 +1,47 @@
-"""Calibration at work: classes move a little towards unlabelled images that surely show them (eq. 9, 10).
+"""Calibration at work: classes move a little towards unlabelled images that surely show them.
 
-What moves is kept apart from what was taught, and never further than a set share of the prototype's length,
-so that no stream of images can carry a class away.
+The rules of `classifiers.realistic` bound the movement. A store keeps the samples they keep, and how far each
+class moves follows from these samples and from what was taught, whatever came first.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from fairshot.classifiers.calibration import calibrate, degrees
+from fairshot.classifiers import realistic
+from fairshot.classifiers.calibration import degrees
+from fairshot.errors import UserError
 from fairshot.settings import Settings, Share
 from fairshot.teaching.database import from_blobs, to_blob
 from fairshot.teaching.derivation import Shapes
 from fairshot.teaching.ledger import Ledger
-from fairshot.teaching.snapshot import Snapshot
 
 SETTING = "calibration"
+MOST_CLASSES = 10_000  # each is compared with every other
+_CLASSES = """
+SELECT c.id, c.name, p.novel, p.g FROM classes c JOIN prototypes p ON p.class = c.id
+ORDER BY p.novel, (SELECT min(b.id) FROM base b WHERE b.class = c.id), c.name
+"""
 
 
 class CalibrationSettings(Settings):
-    """Degrees and limits of Calibration."""
+    """Degrees and bounds of Calibration."""
 
     alpha_base: Share = 0.1
     alpha_novel: Share = 0.6
     threshold: float = 0.8  # r of eq. 10
     at_most: int = 40  # R of eq. 10
-    drift: Share = 0.2  # how far a prototype may move in all, as a share of its length
+    drift: Share = 0.2  # farthest a class may move, as a share of the way to the nearest other one
+
+    @property
+    def bounds(self) -> realistic.Bounds:
+        """What `classifiers.realistic` calls these settings."""
+        return realistic.Bounds(self.threshold, self.at_most, self.drift)
 
 
 @dataclass(frozen=True)
@@ -37,57 +49,82 @@ class Adaptation:
     """What unlabelled images did."""
 
     images: int
-    absorbed: dict[str, int]  # by class: images that moved it
-    stopped: tuple[str, ...]  # classes that reached the limit of their drift
+    absorbed: dict[str, int]  # by class: images that move it now
 
     def sentence(self) -> str:
         """Tell it in one line."""
         if not self.absorbed:
-            return f"none of {self.images} images was sure enough to move a class; nothing changed"
+            return f"none of {self.images} images was sure enough, or new enough, to move a class"
         moved = ", ".join(f"{name} ({count})" for name, count in self.absorbed.items())
-        used = sum(self.absorbed.values())
-        text = f"{used} of {self.images} images moved {moved}"
-        return text + (f"; at the limit of their drift: {', '.join(self.stopped)}" if self.stopped else "")
+        return f"{sum(self.absorbed.values())} of {self.images} images move {moved}"
 
 
-def adapt(ledger: Ledger, snapshot: Snapshot, g: Tensor, shapes: Shapes) -> Adaptation:
-    """Move the prototypes of h towards unlabelled features (N, V, d), within their limits."""
-    settings = read_settings(ledger.connection)
-    taught, shifts = _prototypes(ledger.connection, snapshot, shapes)
-    alpha = degrees(len(taught), snapshot.base_classes, settings.alpha_base, settings.alpha_novel)
-    calibrated = calibrate(taught + shifts, g, alpha, settings.threshold, settings.at_most)
-    moved, at_limit = bounded(calibrated.prototypes - taught, taught, settings.drift)
-    absorbed: dict[str, int] = {}
-    stopped = []
-    for column in sorted(set(calibrated.absorbed_by.tolist())):
-        if column < 0:  # absorbed by nobody
-            continue
-        entry = snapshot.entries[column]
-        ledger.change("shift", entry.id, to_blob(moved[column]))
-        absorbed[entry.name] = int((calibrated.absorbed_by == column).sum())
-        if at_limit[column]:
-            stopped.append(entry.name)
-    return Adaptation(len(g), absorbed, tuple(stopped))
+@dataclass(frozen=True)
+class Sample:
+    """An unlabelled image."""
+
+    sha256: bytes
+    g: Tensor  # (V, d)
 
 
-def bounded(shifts: Tensor, prototypes: Tensor, drift: float) -> tuple[Tensor, Tensor]:
-    """Shorten shifts (C, V, d) to at most `drift` of the prototypes' length, and say whose were (C,)."""
-    allowed = drift * prototypes.norm(dim=-1, keepdim=True)
-    length = shifts.norm(dim=-1, keepdim=True)
-    factor = (allowed / length.clamp(min=torch.finfo(length.dtype).tiny)).clamp(max=1)
-    return shifts * factor, (length > allowed).any(dim=1).squeeze(-1)
+def absorb(ledger: Ledger, samples: list[Sample], shapes: Shapes) -> Adaptation:
+    """Keep the samples that the rules keep, in place of those they displace."""
+    connection = ledger.connection
+    state, names = _calibration(connection, shapes)
+    if len(names) > MOST_CLASSES:
+        raise UserError(f"the store has {len(names):,} classes; adapting works up to {MOST_CLASSES:,}")
+    settings = read_settings(connection)
+    rows = torch.tensor([_row_of(connection, sample) for sample in samples])
+    features = torch.stack([sample.g for sample in samples])
+    after = realistic.absorb(state, features, rows, settings.bounds)
+    entry = after.journal[-1]
+    for row in entry.displaced.tolist():
+        ledger.change("sample", row, 0)
+    for row in entry.added.tolist():
+        ledger.change("sample", row, 1)
+    return Adaptation(len(samples), dict(Counter(names[owner] for owner in entry.added_to.tolist())))
+
+
+def derive_shifts(connection: sqlite3.Connection, shapes: Shapes) -> None:
+    """Bring in line how far each class is moved by the samples kept."""
+    connection.execute("DELETE FROM shifts")
+    if not connection.execute("SELECT 1 FROM unlabelled WHERE kept LIMIT 1").fetchone():
+        return
+    state, _ = _calibration(connection, shapes)
+    shifts = realistic.prototypes(state, read_settings(connection).bounds) - state.labelled
+    ids = [row[0] for row in connection.execute(_CLASSES)]
+    owners = sorted(set(state.owner.tolist()))
+    connection.executemany(
+        "INSERT INTO shifts VALUES (?, ?)", [(ids[owner], to_blob(shifts[owner])) for owner in owners]
+    )
+
+
+def _calibration(connection: sqlite3.Connection, shapes: Shapes) -> tuple[realistic.Calibration, list[str]]:
+    """Return the state of Calibration, and the names of the classes in its order."""
+    settings = read_settings(connection)
+    classes = connection.execute(_CLASSES).fetchall()
+    labelled = from_blobs([row[3] for row in classes], shapes.g)
+    alpha = degrees(
+        len(classes), sum(not row[2] for row in classes), settings.alpha_base, settings.alpha_novel
+    )
+    rows = connection.execute("SELECT id, g FROM unlabelled WHERE kept ORDER BY sha256").fetchall()
+    ids = torch.tensor([row[0] for row in rows], dtype=torch.int64)
+    kept = from_blobs([row[1] for row in rows], shapes.g)
+    state = realistic.Calibration(labelled, alpha, kept, ids, torch.zeros_like(ids))
+    names = [row[1] for row in classes]
+    return realistic.relabel(state, labelled, alpha, settings.bounds), names
+
+
+def _row_of(connection: sqlite3.Connection, sample: Sample) -> int:
+    connection.execute(
+        "INSERT OR IGNORE INTO unlabelled (sha256, kept, g) VALUES (?, 0, ?)",
+        (sample.sha256, to_blob(sample.g)),
+    )
+    row = connection.execute("SELECT id FROM unlabelled WHERE sha256 = ?", (sample.sha256,)).fetchone()
+    return int(row[0])
 
 
 def read_settings(connection: sqlite3.Connection) -> CalibrationSettings:
     """Read how a store calibrates."""
     row = connection.execute("SELECT value FROM settings WHERE key = ?", (SETTING,)).fetchone()
     return CalibrationSettings.model_validate_json(row[0])
-
-
-def _prototypes(connection: sqlite3.Connection, snapshot: Snapshot, shapes: Shapes) -> tuple[Tensor, Tensor]:
-    """Return the prototypes of h as taught (C, V, d), and how far each was moved already."""
-    query = "SELECT p.g, s.g FROM prototypes p LEFT JOIN shifts s ON s.class = p.class WHERE p.class = ?"
-    rows = [connection.execute(query, (entry.id,)).fetchone() for entry in snapshot.entries]
-    nothing = to_blob(torch.zeros(shapes.g))
-    taught = from_blobs([row[0] for row in rows], shapes.g)
-    return taught, from_blobs([row[1] or nothing for row in rows], shapes.g)

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from fairshot.errors import UserError
-from fairshot.teaching.adapting import read_settings
+from fairshot.teaching.adapting import derive_shifts, read_settings
 from fairshot.teaching.confidence import Confidence
 from fairshot.teaching.database import connect, to_blob, transaction
 from fairshot.teaching.derivation import Shapes, derive
@@ -24,7 +24,7 @@ from fairshot.teaching.store import DATABASE, Store
 
 MEMBERS = (FILE_NAME, DATABASE)
 BYTES_LIMIT = 64 * 2**30  # of one member, unpacked
-_BLOBS = (("base", "g", "g_tilde"), ("images", "g", "g_tilde"), ("shifts", "g", None))
+_BLOBS = (("base", "g", "g_tilde"), ("images", "g", "g_tilde"), ("unlabelled", "g", None))
 
 
 def export_archive(folder: Path, archive: Path) -> None:
@@ -92,9 +92,11 @@ def _check(folder: Path) -> None:
         with transaction(connection):
             connection.execute("DELETE FROM prototypes")
             zeros = to_blob(torch.zeros(shapes.specific, dtype=torch.int64))
+            connection.execute("DELETE FROM shifts")
             connection.execute("DELETE FROM delta")
             connection.execute("INSERT INTO delta SELECT id, ? FROM base", (zeros,))
             derive(connection, {row[0] for row in connection.execute("SELECT id FROM classes")}, shapes)
+            derive_shifts(connection, shapes)
         connection.execute("PRAGMA journal_mode = WAL")
     finally:
         connection.close()

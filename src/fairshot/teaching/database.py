@@ -1,9 +1,9 @@
 """The database of a store: what was taught, what follows from it, and a log from which all can be undone.
 
-Facts are few: which class a base prototype or an image belongs to, what a class is called, how far
-Calibration moved it, and some settings. Every change of a fact is a row of `changes` with its value before
-and after, so that an event is undone by writing the values before. The rest (`prototypes`, `delta`) follows
-from the facts and is kept so that opening a store computes nothing.
+Facts are few: which class a base prototype or an image belongs to, what a class is called, which unlabelled
+samples calibrate, and some settings. Every change of a fact is a row of `changes` with its value before and
+after, so that an event is undone by writing the values before. The rest (`prototypes`, `shifts`, `delta`)
+follows from the facts and is kept so that opening a store computes nothing.
 """
 
 from __future__ import annotations
@@ -41,13 +41,17 @@ CREATE TABLE images (
   id INTEGER PRIMARY KEY, sha256 BLOB NOT NULL UNIQUE, class INTEGER REFERENCES classes,
   sample_of INTEGER REFERENCES base, g BLOB NOT NULL, g_tilde BLOB, thumbnail BLOB NOT NULL
 ) STRICT;
-CREATE INDEX images_by_class ON images (class, sha256);
+CREATE INDEX images_by_class ON images (class, sha256, sample_of);  -- all that is counted, without features
 
-CREATE TABLE shifts (class INTEGER PRIMARY KEY REFERENCES classes, g BLOB NOT NULL) STRICT;
+-- Samples without a label that calibrate the classes which recognise them, as long as they are kept.
+CREATE TABLE unlabelled (
+  id INTEGER PRIMARY KEY, sha256 BLOB NOT NULL UNIQUE, kept INTEGER NOT NULL, g BLOB NOT NULL
+) STRICT;
 
 CREATE TABLE prototypes (
   class INTEGER PRIMARY KEY REFERENCES classes, novel INTEGER NOT NULL, g BLOB NOT NULL, g_tilde BLOB
 ) STRICT;
+CREATE TABLE shifts (class INTEGER PRIMARY KEY REFERENCES classes, g BLOB NOT NULL) STRICT;
 CREATE TABLE delta (base INTEGER PRIMARY KEY REFERENCES base, sums BLOB NOT NULL) STRICT;
 
 CREATE TABLE events (

@@ -19,9 +19,11 @@ MOST_PRODUCTS = 5_000_000  # photos times classes
 _PHOTOS = """
 SELECT images.class, images.g, images.g_tilde, p.g, p.g_tilde,
   (SELECT count(*) FROM images fellows WHERE fellows.class = images.class)
-FROM images JOIN prototypes p ON p.class = images.class AND p.novel
-WHERE images.class IN (SELECT class FROM images GROUP BY class HAVING count(*) > 1)
-ORDER BY images.sha256 LIMIT ?
+FROM images JOIN prototypes p ON p.class = images.class
+WHERE images.id IN (
+  SELECT id FROM images WHERE class IN (SELECT class FROM images GROUP BY class HAVING count(*) > 1)
+  AND class IN (SELECT class FROM prototypes WHERE novel) ORDER BY sha256 LIMIT ?
+) ORDER BY images.sha256
 """
 
 

@@ -17,18 +17,11 @@ _FACTS = {
     "class": ("SELECT name FROM classes WHERE id = ?", "UPDATE classes SET name = ? WHERE id = ?"),
     "image": ("SELECT class FROM images WHERE id = ?", "UPDATE images SET class = ? WHERE id = ?"),
     "base": ("SELECT class FROM base WHERE id = ?", "UPDATE base SET class = ? WHERE id = ?"),
-    "shift": ("SELECT g FROM shifts WHERE class = ?", "INSERT INTO shifts (g, class) VALUES (?, ?)"),
-    "setting": (
-        "SELECT value FROM settings WHERE key = ?",
-        "INSERT INTO settings (value, key) VALUES (?, ?)",
-    ),
-}
-_REMOVALS = {  # of facts that are rows of their own
-    "shift": "DELETE FROM shifts WHERE class = ?",
-    "setting": "DELETE FROM settings WHERE key = ?",
+    "sample": ("SELECT kept FROM unlabelled WHERE id = ?", "UPDATE unlabelled SET kept = ? WHERE id = ?"),
+    "setting": ("SELECT value FROM settings WHERE key = ?", "UPDATE settings SET value = ? WHERE key = ?"),
 }
 _TOUCHED = """
-SELECT key FROM changes WHERE event > :after AND subject IN ('class', 'shift')
+SELECT key FROM changes WHERE event > :after AND subject = 'class'
 UNION SELECT before FROM changes WHERE event > :after AND subject IN ('image', 'base')
 UNION SELECT after FROM changes WHERE event > :after AND subject IN ('image', 'base')
 """
@@ -54,6 +47,10 @@ class Event:
             return (
                 f"teach {detail['name']}, {detail['photos']} {'photos' if detail['photos'] > 1 else 'photo'}"
             )
+        if self.kind == "new":
+            places = {"run": "from the run", "backbone": "on the backbone", "base": "with the images of"}
+            told = [f"{words} {detail[key]}" for key, words in places.items() if key in detail]
+            return " ".join(["new store", *told])
         if self.kind == "adapt":
             return f"adapt to {detail['images']} images"
         words = {"rename": " to ", "merge": " into "}
@@ -80,12 +77,8 @@ class Ledger:
     def change(self, subject: str, key: Value, value: Value) -> None:
         """Give a fact another value."""
         read, write = _FACTS[subject]
-        row = self.connection.execute(read, (key,)).fetchone()
-        before = None if row is None else row[0]
-        if subject in _REMOVALS:
-            self.connection.execute(_REMOVALS[subject], (key,))
-        if value is not None or subject not in _REMOVALS:
-            self.connection.execute(write, (value, key))
+        before = self.connection.execute(read, (key,)).fetchone()[0]
+        self.connection.execute(write, (value, key))
         self.connection.execute(
             "INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?)",
             (self.event, self.position, subject, key, before, value),

@@ -20,6 +20,7 @@ FEW = 2  # images taken from a class that are not worth a warning, whatever thei
 class Stored:
     """Images of a store: their class ids and features."""
 
+    ids: list[int]
     classes: list[int]
     features: Features
 
@@ -31,6 +32,7 @@ class Taken:
     name: str
     count: int
     of: int  # stored images that were answered with that class before
+    images: tuple[int, ...]  # the ids of those taken
 
 
 @dataclass(frozen=True)
@@ -103,9 +105,14 @@ def answers(snapshot: Snapshot, stored: Stored) -> Tensor:
     return ids[snapshot.scores(stored.features)[0].argmax(1)]
 
 
-def taken_images(before: Tensor, after: Tensor, class_id: int, names: Mapping[int, str]) -> tuple[Taken, ...]:
-    """Count the images that another class answered for before and this class answers for now."""
-    moved = ((before != class_id) & (after == class_id)).tolist()
-    losers = Counter(loser for loser, gone in zip(before.tolist(), moved, strict=True) if gone)
+def taken_images(
+    before: Tensor, after: Tensor, stored: Stored, class_id: int, names: Mapping[int, str]
+) -> tuple[Taken, ...]:
+    """Find the images that another class answered for before and this class answers for now."""
     answered = Counter(before.tolist())
-    return tuple(Taken(names[loser], count, answered[loser]) for loser, count in losers.most_common())
+    lost: dict[int, list[int]] = {}
+    for image, loser, winner in zip(stored.ids, before.tolist(), after.tolist(), strict=True):
+        if winner == class_id != loser:
+            lost.setdefault(loser, []).append(image)
+    most_first = sorted(lost.items(), key=lambda pair: (-len(pair[1]), names[pair[0]]))
+    return tuple(Taken(names[loser], len(ids), answered[loser], tuple(ids)) for loser, ids in most_first)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from fairshot.errors import UserError
@@ -30,6 +31,9 @@ def checked_name(name: str) -> str:
     for character in plain:
         if unicodedata.category(character) in INVISIBLE and character not in JOINERS:
             raise UserError(f"the name {plain!r} holds the invisible character {character!r}; leave it out")
+    parts = re.split(r"[/\\]", plain)
+    if ".." in parts or "." in parts or not parts[0] or re.match(r"[A-Za-z]:\\|~/", plain):
+        raise UserError(f"{plain!r} looks like the path of a file; the name of a class is just text")
     if plain.casefold() == UNKNOWN:
         raise UserError(f"{plain!r} is the answer for images of no known class; give the class another name")
     return plain

@@ -30,7 +30,7 @@ class Description(BaseModel):
     sr_width: int | None
     sr_batch_norm: bool
     flips: tuple[bool, ...]  # the views of a picture; True: vertically flipped
-    drawings: bool
+    drawing_side: int | None
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Network:
 
     embedder: Embedder
     flips: tuple[bool, ...] = (False,)
-    drawings: bool = False
+    drawing_side: int | None = None  # pixels; none: it looks at photos
 
     def __post_init__(self) -> None:
         self.embedder.eval().requires_grad_(False)
@@ -48,7 +48,7 @@ class Network:
     def preparation(self) -> Preparation:
         """What photos must be turned into."""
         settings = self.embedder.settings
-        return Preparation(self.embedder.channels, settings.resize or settings.size, self.drawings)
+        return Preparation(self.embedder.channels, settings.resize or settings.size, self.drawing_side)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -78,7 +78,7 @@ class Network:
             sr_width=None if embedder.sr is None else embedder.width_tilde,
             sr_batch_norm=norm,
             flips=self.flips,
-            drawings=self.drawings,
+            drawing_side=self.drawing_side,
         )
         tensors = {name: value.contiguous().cpu() for name, value in embedder.state_dict().items()}
         write_atomically(path, save(tensors, metadata={"fairshot": description.model_dump_json()}))
@@ -102,4 +102,4 @@ class Network:
             embedder.load_state_dict(tensors)
         except RuntimeError as problem:
             raise UserError(f"{path}: its weights do not fit its description ({problem})") from None
-        return cls(embedder, description.flips, description.drawings)
+        return cls(embedder, description.flips, description.drawing_side)

@@ -121,7 +121,7 @@ def _properties(store: Store, snapshot: Snapshot) -> dict[str, str]:
         "unknown_below": repr(snapshot.confidence.threshold),
         "short_side": str(preparation.short_side),
         "size": str(store.network.embedder.settings.size),
-        "drawings": json.dumps(preparation.drawings),
+        "drawing_side": json.dumps(preparation.drawing_side),
     }
 
 

@@ -16,8 +16,8 @@ from fairshot.benchmarks.images import as_pictures
 from fairshot.benchmarks.pictures import Bytes, Pictures
 
 THUMBNAIL_SIDE = 96
+ABOUT = 1.5  # times the short side, below which the embedder's own resampling is good enough
 INK = 64  # grey level from which a pixel belongs to a drawing
-FREE_MARGIN = 0.04  # of the side, around a drawing brought to size
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Preparation:
     """What an embedder expects of its pictures."""
 
     channels: int
-    short_side: int  # pixels; larger photos are shrunk to it
-    drawings: bool  # white ink on black, filling the frame
+    short_side: int  # pixels; much larger photos are shrunk to it, with every pixel counted
+    drawing_side: int | None  # of drawings, white ink on black and filling the frame; none: photos
 
     def pictures(self, images: Sequence[Any]) -> Pictures:
         """Take photos as paths, arrays or PIL images, upright and as large as needed."""
@@ -34,9 +34,11 @@ class Preparation:
 
     def picture(self, image: Bytes) -> Bytes:
         """Prepare one image (H, W, channels)."""
-        if self.drawings:
-            return as_drawing(image, self.short_side)
-        return Resize(self.short_side, enlarge=False).apply(image)
+        if self.drawing_side is not None:
+            return as_drawing(image, self.drawing_side)
+        if min(image.shape[:2]) < ABOUT * self.short_side:
+            return image
+        return Resize(self.short_side).apply(image)
 
 
 def as_drawing(image: Bytes, side: int) -> Bytes:
@@ -53,11 +55,8 @@ def as_drawing(image: Bytes, side: int) -> Bytes:
     if not len(rows):
         return np.zeros((side, side, image.shape[2]), np.uint8)
     ink = image[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    longest = max(ink.shape[:2])
-    frame = round(longest / (1 - 2 * FREE_MARGIN)) + 1
-    square = np.zeros((frame, frame, image.shape[2]), np.uint8)
-    top, left = (frame - ink.shape[0]) // 2, (frame - ink.shape[1]) // 2
-    square[top : top + ink.shape[0], left : left + ink.shape[1]] = ink
+    square = np.zeros((max(ink.shape[:2]),) * 2 + ink.shape[2:], np.uint8)
+    square[: ink.shape[0], : ink.shape[1]] = ink  # the doodles begin in the top left corner
     return Resize(side, square=True).apply(square)
 
 

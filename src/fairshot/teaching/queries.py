@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fairshot.teaching.derivation import TAUGHT, Shapes
@@ -55,14 +56,28 @@ def thumbnails(connection: sqlite3.Connection, name: str, at_most: int = SHOWN_T
     return [row[0] for row in rows]
 
 
+def image_thumbnails(connection: sqlite3.Connection, images: Sequence[int]) -> list[bytes]:
+    """Return small versions of some images."""
+    query = "SELECT thumbnail FROM images WHERE id = ?"
+    return [connection.execute(query, (image,)).fetchone()[0] for image in images]
+
+
 def stored_images(connection: sqlite3.Connection, shapes: Shapes, at_most: int, but: int) -> Stored:
     """Return stored images of all classes but one: those with the smallest fingerprints, a fair sample."""
-    rows = connection.execute(
-        f"SELECT class, g, g_tilde FROM images WHERE {_NAMED} AND class != ? ORDER BY sha256 LIMIT ?",
-        (but, at_most),
-    ).fetchall()
-    g, g_tilde = shapes.tensors([row[1:] for row in rows])
-    return Stored([row[0] for row in rows], {"g": g, "g_tilde": g_tilde})
+    chosen = f"SELECT id FROM images WHERE {_NAMED} AND class != ? ORDER BY sha256 LIMIT ?"
+    query = f"SELECT id, class, g, g_tilde FROM images WHERE id IN ({chosen})"
+    return _stored(connection.execute(query, (but, at_most)).fetchall(), shapes)
+
+
+def base_samples(connection: sqlite3.Connection, shapes: Shapes) -> Stored:
+    """Return the images that show base classes as training saw them."""
+    query = f"SELECT id, class, g, g_tilde FROM images WHERE NOT ({TAUGHT}) AND {_NAMED} ORDER BY sha256"
+    return _stored(connection.execute(query).fetchall(), shapes)
+
+
+def _stored(rows: list[tuple[int, int, bytes, bytes | None]], shapes: Shapes) -> Stored:
+    g, g_tilde = shapes.tensors([row[2:] for row in rows])
+    return Stored([row[0] for row in rows], [row[1] for row in rows], {"g": g, "g_tilde": g_tilde})
 
 
 def digest(connection: sqlite3.Connection) -> str:
@@ -75,6 +90,7 @@ def digest(connection: sqlite3.Connection) -> str:
         FROM images JOIN classes c ON c.id = images.class WHERE c.name IS NOT NULL ORDER BY images.sha256""",
         """SELECT c.name, base.g, base.g_tilde, base.count, delta.sums FROM base
         JOIN delta ON delta.base = base.id JOIN classes c ON c.id = base.class ORDER BY base.id""",
+        "SELECT sha256, g FROM unlabelled WHERE kept ORDER BY sha256",
         "SELECT key, value FROM settings ORDER BY key",
     ):
         for row in connection.execute(query):

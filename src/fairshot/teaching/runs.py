@@ -12,6 +12,7 @@ import yaml
 from safetensors.torch import load_file
 
 from fairshot.benchmarks import load_stream
+from fairshot.benchmarks.doodles import SIDE
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.benchmarks.stream import LabelledPictures, Stream
 from fairshot.errors import UserError
@@ -60,7 +61,9 @@ def found_on_method(method: Supported, stream: Stream, origin: dict[str, Any]) -
 def _founding(method: Supported, names: list[str] | tuple[str, ...], origin: dict[str, Any]) -> Founding:
     settings = method.settings if isinstance(method, SSS) else SSSSettings(resistance=False)
     return Founding(
-        network=Network(method.embedder, method.flips, drawings=origin.get("benchmark") == "doodles"),
+        network=Network(
+            method.embedder, method.flips, SIDE if origin.get("benchmark") == "doodles" else None
+        ),
         base=BaseClasses(
             names=names[: method.base_classes],
             g=method.prototypes,
@@ -91,6 +94,10 @@ def _restored(run: Path, recipe: Recipe, base_classes: int) -> Supported:
         raise UserError(
             f"{run} is a run of {recipe.method_name}, and a store answers by SSS or by nearest class means; "
             "train one with: fairshot run doodles/sss"
+        )
+    if isinstance(recipe.method, SSSSettings) and recipe.method.way != "separately":
+        raise UserError(
+            f"{run} decides by method.way={recipe.method.way}; a store decides as Algorithm 1 does"
         )
     path = run / "model.safetensors"
     if not path.is_file():

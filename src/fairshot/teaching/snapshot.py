@@ -50,6 +50,7 @@ class Snapshot:
     base_classes: int  # so many rows come first
     first: Tensor  # h, (C, V * d)
     second: Tensor  # h~ with the base classes resisting, (C, V * d~); empty in a store without base classes
+    calibrated: bool  # whether unlabelled samples move any class
     confidence: Confidence
 
     @property
@@ -95,7 +96,8 @@ class SnapshotReader:
             if former is not None and former.version == version:
                 return former
             touched = touched_classes(connection, former.version) if former is not None else set()
-            if former is None or len(touched) > _MANY:
+            all_move = former is not None and (former.calibrated or _calibrates(connection))
+            if former is None or all_move or len(touched) > _MANY:
                 return self._assemble(connection, version, connection.execute(_CLASSES).fetchall())
             rows = [
                 row
@@ -130,7 +132,15 @@ class SnapshotReader:
         if looks_twice:
             second = second[order]
             second[:base_classes] = self._resisting(connection, entries[:base_classes])
-        return Snapshot(version, tuple(entries), base_classes, first, second, Confidence.read(connection))
+        return Snapshot(
+            version=version,
+            entries=tuple(entries),
+            base_classes=base_classes,
+            first=first,
+            second=second,
+            calibrated=_calibrates(connection),
+            confidence=Confidence.read(connection),
+        )
 
     def _resisting(self, connection: sqlite3.Connection, base: list[Entry]) -> Tensor:
         """Directions of h~ of the base classes for inference (eq. 7)."""
@@ -147,3 +157,7 @@ class SnapshotReader:
                 sums[place[owner]] += part
         delta = (sums.to(torch.float64) / EXACT).to(prototypes.dtype)
         return directions(resist(prototypes, delta, self.gamma))
+
+
+def _calibrates(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM shifts LIMIT 1").fetchone() is not None

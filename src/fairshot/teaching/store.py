@@ -20,13 +20,13 @@ from fairshot.errors import UserError
 from fairshot.models.embedder import Features
 from fairshot.teaching import ledger as log
 from fairshot.teaching import queries
-from fairshot.teaching.adapting import Adaptation, adapt
+from fairshot.teaching.adapting import Adaptation, Sample, absorb, derive_shifts
 from fairshot.teaching.confidence import SETTING, Confidence, Trials, write_confidence
 from fairshot.teaching.database import connect, one_moment, to_blob, transaction
 from fairshot.teaching.derivation import Shapes, derive
 from fairshot.teaching.held_out import choose_automatically, leave_one_out
 from fairshot.teaching.ledger import Event, Ledger
-from fairshot.teaching.lessons import Lesson, answers, closest_classes, taken_images
+from fairshot.teaching.lessons import Lesson, Stored, answers, closest_classes, taken_images
 from fairshot.teaching.names import checked_name
 from fairshot.teaching.network import FILE_NAME, Network
 from fairshot.teaching.photos import fingerprint, thumbnail
@@ -148,6 +148,11 @@ class Store:
         with self._reading:
             return queries.thumbnails(self._reader, name, at_most)
 
+    def image_thumbnails(self, images: Sequence[int]) -> list[bytes]:
+        """Return small versions of stored images, by their ids."""
+        with self._reading:
+            return queries.image_thumbnails(self._reader, images)
+
     def history(self, at_most: int | None = None) -> list[Event]:
         """Return what was done, the latest first."""
         with self._reading:
@@ -158,6 +163,11 @@ class Store:
         snapshot = self.snapshot()
         with self._reading:
             return leave_one_out(self._reader, snapshot, self.shapes)
+
+    def base_samples(self) -> Stored:
+        """Return the images of base classes that the store keeps."""
+        with self._reading:
+            return queries.base_samples(self._reader, self.shapes)
 
     def digest(self) -> str:
         """Return a hash of the state: equal for two stores that know the same, however they got there."""
@@ -235,13 +245,13 @@ class Store:
 
     def adapt(self, photos: Sequence[Any]) -> Adaptation:
         """Calibrate classes with unlabelled photos, within bounds; `undo` takes it back."""
-        features = self.network.embed(self.network.preparation.pictures(photos))
+        pictures = self.network.preparation.pictures(photos)
+        samples = [Sample(photo.sha256, photo.g) for photo in self.embed_photos(pictures)]
         with self._changing() as change:
             if not change.before.entries:
                 raise UserError("the store knows no class yet; teach it one first")
-            ledger = Ledger(self._writer, "adapt", {"images": len(features["g"])})
-            adaptation = adapt(ledger, change.before, features["g"], self.shapes)
-            ledger.describe(absorbed=adaptation.absorbed)
+            ledger = Ledger(self._writer, "adapt", {"images": len(samples)})
+            adaptation = absorb(ledger, samples, self.shapes)
             change.keep = bool(adaptation.absorbed)
         return adaptation
 
@@ -312,6 +322,7 @@ class Store:
         """Bring in line what follows from the facts that the last event changed."""
         touched = log.touched_classes(self._writer, before.version)
         derive(self._writer, touched, self.shapes)
+        derive_shifts(self._writer, self.shapes)
         after = self._snapshots.read(self._writer, before)
         if not after.confidence.automatic:
             return after
@@ -331,6 +342,6 @@ class Store:
         return replace(
             lesson,
             stored=len(stored.classes),
-            taken=taken_images(before, after, class_id, names),
+            taken=taken_images(before, after, stored, class_id, names),
             changed=int((before != after).sum()),
         )

@@ -1,0 +1,47 @@
+"""`fairshot serve`: a store over HTTP."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairshot.cli.console import CONSOLE
+from fairshot.errors import UserError
+
+TOKEN_VARIABLE = "FAIRSHOT_TOKEN"
+
+
+def serve_command(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="The folder of the store.")],
+    host: Annotated[
+        str, typer.Option(help="Address; any but this machine's own needs a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes any that is free.")] = 8000,
+) -> None:
+    """Serve a store: a web page, and a REST API described at /docs.
+
+    On an address other machines can reach, clients need a token: the environment variable FAIRSHOT_TOKEN, or
+    one made up and printed here.
+    """
+    try:
+        from fairshot.server.serving import choose_token, listen, serve
+    except ImportError as problem:
+        raise UserError(
+            f"the server needs more packages: pip install 'fairshot[serve]' ({problem.name})"
+        ) from None
+    from fairshot.teaching import Store
+
+    with Store(store) as opened:
+        given = os.environ.get(TOKEN_VARIABLE)
+        token = choose_token(host, given)
+        listener = listen(host, port)
+        shown = f"[{host}]" if ":" in host else host
+        address = f"http://{shown}:{listener.getsockname()[1]}"
+        print(f"page {address}/  API {address}/docs", flush=True)
+        if token is not None and given is None:
+            print(f"token {token}", flush=True)
+        serve(opened, listener, token)
+    CONSOLE.print("stopped")

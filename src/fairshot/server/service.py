@@ -1,0 +1,103 @@
+"""Service: what the API and the page ask of a store, without ever blocking the event loop.
+
+One thread computes, so that answers and lessons take turns photo by photo; others decode images, which is
+where hostile files spend their time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from fairshot.benchmarks.images import decode_image
+from fairshot.benchmarks.pictures import Bytes, Pictures
+from fairshot.server.batching import Batcher
+from fairshot.server.limits import Limits, Refused
+from fairshot.server.metrics import Metrics
+from fairshot.teaching.lessons import Lesson
+from fairshot.teaching.names import checked_name
+from fairshot.teaching.store import Prediction, Store
+
+T = TypeVar("T")
+MOST_CANDIDATES = 100
+
+
+class Service:
+    """A store behind a server."""
+
+    def __init__(self, store: Store, limits: Limits) -> None:
+        self.store = store
+        self.limits = limits
+        self.metrics = Metrics(lambda: len(store.snapshot().entries))
+        self._computing = ThreadPoolExecutor(1, "computing")
+        self._decoding = ThreadPoolExecutor(2, "decoding")
+        self._batcher = Batcher(self._answer, limits.batch, limits.waiting)
+
+    async def close(self) -> None:
+        """Stop the threads; the store stays open."""
+        await self._batcher.close()
+        self._computing.shutdown(cancel_futures=True)
+        self._decoding.shutdown(cancel_futures=True)
+
+    async def predict(self, files: Sequence[bytes], top: int) -> list[Prediction]:
+        """Answer for image files."""
+        pictures = await self.decode(files)
+        predictions = await asyncio.gather(*map(self._batcher.ask, pictures))
+        return [Prediction(each.answer, each.confidence, each.top[:top]) for each in predictions]
+
+    async def teach(self, name: str, files: Sequence[bytes], dry_run: bool = False) -> Lesson:
+        """Teach a class from image files."""
+        name = checked_name(name)
+        photos = []
+        for picture in await self.decode(files):  # one at a time, so that answers come in between
+            one = Pictures.from_list([picture])
+            photos += await self.compute(lambda one=one: self.store.embed_photos(one))  # type: ignore[misc]
+        unique = list({photo.sha256: photo for photo in photos}.values())
+        lesson = await self.compute(lambda: self.store.teach_embedded(name, unique, dry_run))
+        self.metrics.lessons.inc(not dry_run and lesson.photos > 0)
+        return lesson
+
+    async def decode(self, files: Sequence[bytes]) -> list[Bytes]:
+        """Turn image files into pictures for the embedder, or refuse them."""
+        if not files:
+            raise Refused(422, "no image was given")
+        if len(files) > self.limits.files:
+            raise Refused(413, f"{len(files)} images in one request; at most {self.limits.files} are taken")
+        for number, content in enumerate(files, start=1):
+            if len(content) > self.limits.file_bytes:
+                megabytes = self.limits.file_bytes // 2**20
+                raise Refused(
+                    413, f"image {number} has {len(content):,} bytes; at most {megabytes} MB are taken"
+                )
+        loop = asyncio.get_running_loop()
+        return [
+            await loop.run_in_executor(self._decoding, self._decode, content, f"image {number}")
+            for number, content in enumerate(files, start=1)
+        ]
+
+    async def compute(self, action: Callable[[], T]) -> T:
+        """Run something on the computing thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._computing, action)
+
+    async def read(self, action: Callable[[], T]) -> T:
+        """Run something short that only reads the database."""
+        return await asyncio.get_running_loop().run_in_executor(self._decoding, action)
+
+    def _decode(self, content: bytes, name: str) -> Bytes:
+        preparation = self.store.network.preparation
+        return preparation.picture(decode_image(content, name, preparation.channels, self.limits.pixels))
+
+    async def _answer(self, pictures: list[Bytes]) -> list[Prediction]:
+        self.metrics.batches.observe(len(pictures))
+
+        def compute() -> list[Prediction]:
+            features = self.store.network.embed_together(Pictures.from_list(pictures))
+            return self.store.answer(features, MOST_CANDIDATES)
+
+        predictions = await self.compute(compute)
+        unknown = sum(prediction.answer is None for prediction in predictions)
+        self.metrics.answers.labels("unknown").inc(unknown)
+        self.metrics.answers.labels("known").inc(len(predictions) - unknown)
+        return predictions

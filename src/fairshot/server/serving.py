@@ -1,0 +1,74 @@
+"""Serving: address, token, and a protocol that does not wait for slow clients."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from fairshot.errors import UserError
+from fairshot.server.app import build_app
+from fairshot.server.guard import is_loopback
+from fairshot.server.limits import Limits
+from fairshot.teaching.store import Store
+
+SHORTEST_TOKEN = 16
+
+
+class ImpatientProtocol(H11Protocol):
+    """HTTP/1.1 that closes connections which do not begin a request in time."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Give a new connection so long to send the head of its first request."""
+        super().connection_made(transport)
+        self.loop.call_later(Limits.header_seconds, self._close_if_idle)
+
+    def _close_if_idle(self) -> None:
+        begun: object = self.cycle  # of a request; none as long as its head has not arrived
+        if begun is None and not self.transport.is_closing():
+            self.transport.close()
+
+
+def choose_token(host: str, given: str | None) -> str | None:
+    """Return the token an address needs: none on this machine alone, elsewhere the one given or a new one."""
+    if given is not None and len(given) < SHORTEST_TOKEN:
+        raise UserError(f"the token has {len(given)} characters; give at least {SHORTEST_TOKEN}, or none")
+    if given is not None and not (given.isascii() and given.isalnum()):
+        raise UserError("the token may consist of letters a-z, A-Z and digits only")
+    if given is not None or is_loopback(host):
+        return given
+    return secrets.token_hex(32)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Open the address before anything is loaded; port 0 takes any that is free."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host.strip("[]"), port))
+    except OSError as problem:
+        listener.close()
+        raise UserError(
+            f"{host} port {port} cannot be opened ({problem.strerror}); give another --port"
+        ) from None
+    return listener
+
+
+def serve(store: Store, listener: socket.socket, token: str | None) -> None:
+    """Serve a store until interrupted."""
+    settings: dict[str, Any] = {
+        "http": ImpatientProtocol,
+        "ws": "none",
+        "access_log": False,
+        "log_level": "warning",
+        "server_header": False,
+        "timeout_keep_alive": 5,
+        "timeout_graceful_shutdown": 5,
+    }
+    server = uvicorn.Server(uvicorn.Config(build_app(store, token), **settings))
+    server.run(sockets=[listener])

@@ -1,0 +1,45 @@
+"""Whether a store is fair: how well base classes and taught classes do on the images it keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fairshot.teaching.lessons import answers
+from fairshot.teaching.store import Store
+
+
+@dataclass(frozen=True)
+class Balance:
+    """Images answered right, of base classes and of taught ones.
+
+    Base images are samples of those the network was trained on; a taught photo is answered for by its class
+    without it. So base classes have the advantage here, and equal shares mean more than they seem.
+    """
+
+    base_images: int
+    base_right: int
+    taught_images: int
+    taught_right: int
+
+    @property
+    def base_share(self) -> float | None:
+        """Share of base images answered right."""
+        return self.base_right / self.base_images if self.base_images else None
+
+    @property
+    def taught_share(self) -> float | None:
+        """Share of taught photos answered right."""
+        return self.taught_right / self.taught_images if self.taught_images else None
+
+
+def balance(store: Store) -> Balance:
+    """Answer for the images a store keeps."""
+    snapshot, samples = store.snapshot(), store.base_samples()
+    right = 0
+    if samples.classes:
+        right = sum(
+            answer == label
+            for answer, label in zip(answers(snapshot, samples).tolist(), samples.classes, strict=True)
+        )
+    taught = store.left_out_trials()
+    return Balance(len(samples.classes), right, len(taught.right), int(taught.right.sum()))
