@@ -57,13 +57,17 @@ class Skeleton(Method[SettingsT], Generic[SettingsT]):
 
     def extend(self, features: Features, labels: Tensor) -> None:
         """Add the mean feature of each new class; further pictures of known ones refine their mean."""
+        self.prototypes, self.counts = self.extended(features, labels)
+
+    def extended(self, features: Features, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return prototypes and counts with these pictures, and change nothing."""
         known, fresh = split_known(labels, self.seen_classes)
         g = features["g"]
         P, counts = calibrate_labelled(self.prototypes, self.counts, g[known], labels[known])
         if fresh:
             P = torch.cat([P, prototypes(g, labels, fresh)])
             counts = torch.cat([counts, labels.bincount()[fresh.start :]])
-        self.prototypes, self.counts = P, counts  # last: whatever fails above, nothing is learnt by half
+        return P, counts
 
     def answering_prototypes(self) -> Tensor:
         """Return the prototypes that answer (C, V, d); here they are the means as they are stored."""

@@ -65,12 +65,16 @@ class Embedder(nn.Module):
         self.channels = channels
         self.backbone = build_backbone(settings.backbone, channels, settings.small_stem, settings.pretrained)
         self.width = feature_width(self.backbone)
-        self.sr = SR(self.width, sr_width, sr_batch_norm) if sr_width else None
+        self.sr: nn.Module | None = SR(self.width, sr_width, sr_batch_norm) if sr_width else None
         self.width_tilde = sr_width or self.width
         for name, values in (("mean", settings.mean), ("std", settings.std)):
             self.register_buffer(name, torch.tensor(_per_channel(values, channels)).view(1, -1, 1, 1))
         # As it is trained: a network that was loaded then answers to the last bit as the one that was saved.
         self.to(memory_format=torch.channels_last)
+
+    def follow_with(self, module: nn.Module, width: int) -> None:
+        """Put a module of a method's own, of that output width, in the place of SR."""
+        self.sr, self.width_tilde = module, width
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return g and g~ of images (N, C, H, W) in [0, 1]."""

@@ -71,7 +71,9 @@ class Network:
     def write(self, path: Path) -> None:
         """Write weights and description."""
         embedder = self.embedder
-        norm = embedder.sr is not None and any(isinstance(part, nn.BatchNorm1d) for part in embedder.sr)
+        norm = embedder.sr is not None and any(
+            isinstance(part, nn.BatchNorm1d) for part in embedder.sr.children()
+        )
         description = Description(
             model=embedder.settings.model_copy(update={"pretrained": False}),
             channels=embedder.channels,

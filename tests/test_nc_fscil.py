@@ -1,0 +1,96 @@
+"""NC-FSCIL: vertices of equal angles that never change, and features drawn to them."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairshot.errors import UserError
+from fairshot.methods.nc_fscil import DotRegression, dot_regression, simplex
+from toys import after_base, fit_toy, toy_method, toy_stream
+
+
+def uniform(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@settings(max_examples=20)
+@given(st.integers(2, 60), st.integers(0, 20))
+def test_vertices_have_equal_lengths_and_equal_angles(classes, spare):
+    vertices = simplex(classes, classes + spare)
+    cosines = vertices @ vertices.T
+    expected = torch.full((classes, classes), -1 / (classes - 1)).fill_diagonal_(1.0)
+    torch.testing.assert_close(cosines, expected, rtol=1e-4, atol=1e-5)
+    assert vertices.sum(0).abs().max() < 1e-4  # their mean is the origin
+
+
+def test_vertices_stay_through_training_and_sessions():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        drawn = toy_method("nc_fscil").vertices
+    method, _ = fit_toy("nc_fscil", seed=0)
+    for session in toy_stream().sessions[1:]:
+        method.learn(session.train)
+    assert drawn.shape == (10, 32)
+    assert torch.equal(method.vertices, drawn)
+    assert not any("vertices" in name for name, _ in toy_method("nc_fscil").objective().named_parameters())
+
+
+def test_dot_regression_is_half_the_squared_distance_from_one():
+    outputs, vertices = uniform(4, 5) - 0.5, simplex(4, 5).double()
+    for loss, output, vertex in zip(dot_regression(outputs, vertices), outputs, vertices, strict=True):
+        cosine = sum(float(a * b) for a, b in zip(output, vertex, strict=True)) / float(output.norm())
+        assert float(loss) == pytest.approx((cosine - 1) ** 2 / 2)
+    assert torch.allclose(dot_regression(3 * vertices, vertices), torch.zeros(4).double())
+
+
+def objective(**options) -> DotRegression:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return toy_method("nc_fscil", **options).objective().double().eval()
+
+
+@pytest.mark.parametrize("mixed_share", [0.0, 0.5, 1.0])
+def test_a_mixture_is_drawn_to_both_vertices_by_their_shares(mixed_share):
+    trained = objective(mixed_share=mixed_share)
+    trained.beta = torch.nn.Identity()  # noise becomes the weights themselves
+    views, labels = [uniform(4, 1, 14, 14, seed=s) for s in (1, 2)], torch.tensor([0, 3, 3, 5])
+    noise = torch.tensor([[0.2, 0.9], [0.7, 0.1], [0.4, 0.4], [0.0, 0.0]]).double()
+    losses = []
+    with torch.no_grad():
+        for view in views:
+            for i in range(3):
+                lam = float(noise[i, 0]) if noise[i, 1] < mixed_share else 1.0
+                _, output = trained.embedder((lam * view[i] + (1 - lam) * view[i + 1])[None])
+                both = [dot_regression(output, trained.vertices[labels[k]][None]) for k in (i, i + 1)]
+                losses.append(float(lam * both[0] + (1 - lam) * both[1]))
+        assert float(trained(views, labels, noise)) == pytest.approx(sum(losses) / 6)
+
+
+def test_a_session_tunes_the_neck_towards_the_vertices_and_nothing_else():
+    method = after_base("nc_fscil")
+    before = {key: value.clone() for key, value in method.tensors().items()}
+    shots = toy_stream().sessions[1].train
+    g, target = method.embed(shots.pictures)["g"][:, 0], method.vertices[torch.from_numpy(shots.labels)]
+    with torch.no_grad():
+        far = dot_regression(method.neck(g), target).mean()
+        method.learn(shots)
+        near = dot_regression(method.neck(g), target).mean()
+    assert near < far / 4
+    changed = [key for key, value in before.items() if not torch.equal(value, method.tensors()[key])]
+    assert changed
+    assert all(key.startswith("embedder.sr.") or key in ("prototypes", "counts") for key in changed)
+    assert torch.equal(method.prototypes[:6], before["prototypes"])
+
+
+def test_more_classes_than_it_was_told_are_refused():
+    with pytest.raises(UserError, match=r"method\.width: 9 was given"):
+        toy_method("nc_fscil", width=9)
+    method = after_base("nc_fscil")
+    for session in toy_stream().sessions[1:]:
+        method.learn(session.train)
+    shots = toy_stream().sessions[1].train
+    further = type(shots)(shots.pictures, shots.labels + 4)
+    with pytest.raises(UserError, match="12 classes, but room was kept for 10"):
+        method.learn(further)
+    assert method.seen_classes == 10
