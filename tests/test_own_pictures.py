@@ -37,6 +37,8 @@ def test_a_folder_of_pictures_is_split_learnt_and_replayed(photos, tmp_path):
     first = fairshot(tmp_path, "run", "--data", "photos", "--out", "one", *TINY)
     assert first.process.exitcode == 0, first.stderr
     assert "skipped red/broken.jpg" in first.stderr
+    log = (tmp_path / "one" / "log.txt").read_text()
+    assert log.index("decoding pictures: done") < log.index("base session: ") < log.index("training: done")
     result = Result.read(tmp_path / "one")
     assert result.benchmark == "photos"
     assert sorted(result.class_names) == sorted(COLOURS)
@@ -53,6 +55,17 @@ def test_a_folder_of_pictures_is_split_learnt_and_replayed(photos, tmp_path):
     assert replayed.process.exitcode == 0, replayed.stderr
     assert json.loads((tmp_path / "three" / "split.json").read_text())["classes"] == split["classes"]
     assert Result.read(tmp_path / "three").class_names == result.class_names
+
+    other = fairshot(tmp_path, *command, "--set", "benchmark.shots=3", "--fresh")
+    assert other.process.exitcode == 2
+    assert "benchmark.shots: 3 was asked for, but the split that is used again has 5" in other.stderr
+
+
+def test_a_folder_that_is_refused_leaves_nothing(photos, tmp_path):
+    refused = fairshot(tmp_path, "run", "--data", "photos", "--set", "benchmark.shots=12", *TINY)
+    assert refused.process.exitcode == 2
+    assert "too few usable images: cyan (12), green (12)" in refused.stderr
+    assert {path.name for path in tmp_path.iterdir() if not path.name.startswith(".std")} == {"photos"}
 
 
 def test_what_cannot_be_done_is_said(photos, tmp_path):

@@ -105,6 +105,15 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(tmp_path, kind
     assert kept.read_last() is None
 
 
+def test_a_damaged_checkpoint_does_not_take_the_place_of_a_good_one(tmp_path):
+    kept = written(tmp_path, 10, 20)
+    flip_a_bit(tmp_path / "step-00000020.safetensors")
+    assert kept.read_last().step == 10
+    kept.write(checkpoint(15))  # the training went on from step 10
+    flip_a_bit(tmp_path / "step-00000015.safetensors")
+    assert kept.read_last().step == 10
+
+
 @pytest.mark.parametrize("suffix", [".safetensors", ".json"])
 def test_a_checkpoint_half_written_does_not_exist(tmp_path, monkeypatch, suffix):
     kept = written(tmp_path, 1)

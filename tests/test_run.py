@@ -167,6 +167,27 @@ def test_interrupted_it_says_how_to_go_on_and_does(folder, finished):
     assert weights(out) == weights(folder / "finished")
 
 
+def wait_before_loading() -> None:
+    """Make the command's process stay where it loads its data, and say that it is there."""
+
+    def wait(*_) -> Stream:
+        Path("loading").touch()
+        time.sleep(60)
+        raise AssertionError("nobody interrupted")
+
+    experiment.load_stream = wait
+
+
+def test_interrupted_outside_of_training_it_says_so(tmp_path):
+    command = start(tmp_path, "run", "--device", "cpu", before=wait_before_loading)
+    command.wait_for((tmp_path / "loading").exists)
+    command.send(signal.SIGINT)
+    assert command.wait() == 130
+    assert command.stderr.startswith("interrupted; ")
+    assert "Traceback" not in command.stderr
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_finished_run_is_not_repeated(folder, finished):
     run = folder / "finished"
     before = {path: path.stat().st_mtime_ns for path in run.glob("*.*") if path.name != "log.txt"}

@@ -17,6 +17,7 @@ from PIL import Image
 
 from fairshot.benchmarks.cache import Resize, cached_pictures
 from fairshot.benchmarks.pictures import Bytes
+from fairshot.errors import UserError
 from fairshot.progress import SILENT, Reporter
 
 BATCH = 128
@@ -39,25 +40,31 @@ class Speed:
 def measure_data(files: Sequence[Path], resize: Resize, reporter: Reporter = SILENT) -> list[Speed]:
     """Measure building and reading the cache of some files against a plain PIL DataLoader on the same files.
 
-    The cache is built in a temporary folder. Each reader delivers every picture once, in random order.
+    The cache is built in a temporary folder. Each reader delivers every picture once, in random order; files
+    that cannot be read are passed over after the cache has met them.
     """
-    order = np.random.default_rng(0).permutation(len(files))
     speeds = []
     with _temporary_cache():
         for what in ("build the cache", "open and verify the cache"):
             began = time.perf_counter()
-            pictures = cached_pictures(files, resize, reporter=reporter).pictures
+            cached = cached_pictures(files, resize, reporter=reporter)
             speeds.append(Speed(what, len(files), time.perf_counter() - began))
+        readable = [index for index in range(len(files)) if index not in cached.unreadable]
+        if not readable:
+            raise UserError(
+                f"none of the {len(files)} files can be read as an image; give a folder of pictures"
+            )
+        order = np.random.default_rng(0).permutation(readable)
         began = time.perf_counter()
-        copied = sum(pictures[index].copy().size for index in order)
-        speeds.append(Speed("read from the cache", len(files), time.perf_counter() - began))
+        copied = sum(cached.pictures[index].copy().size for index in order)
+        speeds.append(Speed("read from the cache", len(order), time.perf_counter() - began))
     began = time.perf_counter()
-    with reporter.track("plain DataLoader", len(files)) as advance:
+    with reporter.track("plain DataLoader", len(order)) as advance:
         decoded = 0
         for batch in _plain_loader([files[index] for index in order], resize):
             decoded += sum(image.numel() for image in batch)
             advance(len(batch))
-    speeds.append(Speed("PIL DataLoader", len(files), time.perf_counter() - began))
+    speeds.append(Speed("PIL DataLoader", len(order), time.perf_counter() - began))
     if copied != decoded:
         raise RuntimeError(f"the cache gave {copied} bytes of pixels and the files {decoded}")
     return speeds

@@ -67,6 +67,16 @@ class Split(BaseModel):
         except (OSError, ValueError) as problem:
             raise UserError(f"{path} is not a split this version can read: {problem}") from problem
 
+    def check(self, settings: StreamSettings) -> None:
+        """Refuse settings that ask for other sessions than the split has."""
+        for name in ("base_classes", "way", "shots", "sessions"):
+            asked, drawn = getattr(settings, name), getattr(self, name)
+            if asked not in (None, drawn):
+                raise UserError(
+                    f"benchmark.{name}: {asked} was asked for, but the split that is used again has {drawn}; "
+                    "leave the key out, or draw a new split"
+                )
+
     def summary(self) -> list[str]:
         """Describe the split in a few lines."""
         lines = [_session_line("base session", self.classes[: self.base_classes])]
@@ -84,22 +94,26 @@ def _session_line(title: str, classes: tuple[ClassSplit, ...]) -> str:
 
 
 def load_folder(
-    photos: Path, settings: StreamSettings, seed: int, reporter: Reporter = SILENT
+    photos: Path,
+    settings: StreamSettings,
+    seed: int,
+    reporter: Reporter = SILENT,
+    resize: Resize = RESIZE,
 ) -> tuple[Stream, Split]:
     """Draw a split of `photos/<class>/*` by seed, and return its stream; unreadable files are skipped."""
     by_class, skipped = _survey(photos)
     files = [file for each in by_class.values() for file in each]
-    cached = cached_pictures([photos / file for file in files], RESIZE, reporter=reporter)
+    cached = cached_pictures([photos / file for file in files], resize, reporter=reporter)
     skipped |= {files[index]: reason for index, reason in cached.unreadable.items()}
     usable = {name: [file for file in each if file not in skipped] for name, each in by_class.items()}
     split = draw_split(usable, settings, seed, skipped)
     return _stream(photos, split, files, cached.pictures), split
 
 
-def replay_folder(photos: Path, split: Split, reporter: Reporter = SILENT) -> Stream:
+def replay_folder(photos: Path, split: Split, reporter: Reporter = SILENT, resize: Resize = RESIZE) -> Stream:
     """Return the stream of a split that was drawn earlier; the folder must still hold its images."""
     files = [file for each in split.classes for file in (*each.train, *each.test)]
-    cached = cached_pictures([photos / file for file in files], RESIZE, reporter=reporter)
+    cached = cached_pictures([photos / file for file in files], resize, reporter=reporter)
     for index, reason in cached.unreadable.items():
         raise UserError(
             f"{photos / files[index]} is part of the split but cannot be used: {reason}; this holds for "

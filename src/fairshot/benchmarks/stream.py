@@ -133,8 +133,8 @@ def build_stream(benchmark: Benchmark, settings: StreamSettings) -> Stream:
         sessions.append(
             Session(
                 classes=tuple(ids.tolist()),
-                train=_relabelled(benchmark.train, [chosen[int(label)] for label in labels], ids),
-                test=_relabelled(benchmark.test, [test[label] for label in labels], ids),
+                train=relabelled(benchmark.train, [chosen[int(label)] for label in labels], ids),
+                test=relabelled(benchmark.test, [test[label] for label in labels], ids),
             )
         )
         first += len(labels)
@@ -190,7 +190,7 @@ def _shots(benchmark: Benchmark, images: Ints, label: int, shots: int, seed: int
     return drawn[:shots]
 
 
-def _relabelled(images: LabelledPictures, by_class: list[Ints], ids: Ints) -> LabelledPictures:
+def relabelled(images: LabelledPictures, by_class: list[Ints], ids: Ints) -> LabelledPictures:
     """Gather the images of some classes under their ids in the stream."""
     index = np.concatenate(by_class)
     return LabelledPictures(images.pictures.take(index), np.repeat(ids, [len(part) for part in by_class]))

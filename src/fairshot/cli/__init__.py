@@ -11,7 +11,8 @@ from fairshot.cli.console import MESSAGES
 from fairshot.errors import UserError
 from fairshot.training.loop import TrainingStopped
 
-UNUSABLE, UNFINISHED = 2, 75  # exit codes: something given cannot be used; the same command goes on
+# Exit codes: something given cannot be used; the same command goes on; Ctrl-C outside of training.
+UNUSABLE, UNFINISHED, INTERRUPTED = 2, 75, 130
 
 app = typer.Typer(
     name="fairshot",
@@ -43,6 +44,7 @@ def main() -> None:
     except TrainingStopped as stopped:
         MESSAGES.print(f"{stopped}; the same command goes on from there", highlight=False, soft_wrap=True)
         sys.exit(UNFINISHED)
-    except KeyboardInterrupt:
-        MESSAGES.print("interrupted; the same command goes on from the last checkpoint")
-        sys.exit(130)
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:  # typer turns Ctrl-C into this
+            MESSAGES.print("interrupted; what was finished is kept, and the same command goes on from there")
+        raise

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from fairshot.cli.run import present, run_with_bars, this_command
+from fairshot.cli.console import this_command
+from fairshot.cli.run import present, run_with_bars
 from fairshot.evaluation.experiment import Place
 from fairshot.recipes import load_recipe
 from fairshot.training.hardware import choose_hardware

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,12 +25,21 @@ CONSOLE = Console()  # what a command is asked for
 MESSAGES = Console(stderr=True)  # what it says meanwhile: progress, notes, errors
 
 
+def this_command() -> str:
+    """Return the command as it was given."""
+    return shlex.join(["fairshot", *sys.argv[1:]])
+
+
 class ConsoleReporter(Reporter):
-    """Draws progress bars and, if given a log, appends what happened to it."""
+    """Draws progress bars and, if given a log, appends what happened to it.
+
+    Lines wait until the folder of the log is there: what is refused before that leaves nothing behind.
+    """
 
     def __init__(self, title: str = "", log: Path | None = None) -> None:
         self.title = title
         self.log = log
+        self.waiting: list[str] = []
 
     @contextmanager
     def track(self, what: str, total: int, done: int = 0) -> Iterator[Advance]:
@@ -61,7 +72,10 @@ class ConsoleReporter(Reporter):
         self._record(text)
 
     def _record(self, text: str) -> None:
-        if self.log is not None:
-            self.log.parent.mkdir(parents=True, exist_ok=True)
+        if self.log is None:
+            return
+        self.waiting.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+        if self.log.parent.is_dir():
             with self.log.open("a") as file:
-                file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+                file.writelines(self.waiting)
+            self.waiting.clear()

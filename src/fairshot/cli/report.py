@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fairshot.cli.console import CONSOLE, ConsoleReporter
+from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
 from fairshot.reporting.report import write_report
 
 
@@ -25,5 +23,5 @@ def report_command(
 
     Runs that differ only in their seed are averaged. What a run does not hold, the report says is missing.
     """
-    page = write_report(runs, out, shlex.join(["fairshot", *sys.argv[1:]]), ConsoleReporter())
+    page = write_report(runs, out, this_command(), ConsoleReporter())
     CONSOLE.print(f"{page} (figures and tables beside it)", highlight=False)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +11,7 @@ import typer
 from rich.table import Table
 
 from fairshot import benchmarks
-from fairshot.cli.console import CONSOLE, ConsoleReporter
+from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
 from fairshot.errors import UserError
 from fairshot.evaluation.experiment import Place, run
 from fairshot.evaluation.result import Result
@@ -146,11 +144,6 @@ def run_with_bars(recipe: Recipe, place: Place) -> Result | None:
     if result is not None:
         write_figures([result], place.out / "figures")
     return result
-
-
-def this_command() -> str:
-    """Return the command as it was given."""
-    return shlex.join(["fairshot", *sys.argv[1:]])
 
 
 def present(results: list[Result], out: Path) -> None:

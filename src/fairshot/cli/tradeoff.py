@@ -43,8 +43,7 @@ def tradeoff_command(
     stream = load_stream(recipe.benchmark.name, recipe.benchmark, root, reporter)
     chosen: dict[str, float] = {}
     if tune:
-        way, shots = len(stream.sessions[1].classes), recipe.benchmark.shots or 5
-        pseudo = pseudo_stream(stream, novel, way, shots, held_out, recipe.seed)
+        pseudo = pseudo_stream(stream, novel, held_out, recipe.seed)
         trained, _ = train_on(recipe, pseudo, fabric, run / "pseudo-novel", reporter)
         tried = tradeoff(embed_stream(trained, pseudo), rules())
         for rule in rules():

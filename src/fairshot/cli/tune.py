@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +11,7 @@ import typer
 import yaml
 
 from fairshot.benchmarks import load_stream
-from fairshot.cli.console import CONSOLE, ConsoleReporter
+from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
 from fairshot.errors import UserError
 from fairshot.evaluation.tuning import Trial, describe, pseudo_stream, tune
 from fairshot.files import write_atomically
@@ -49,10 +47,9 @@ def tune_command(
     first = points[0][1]
     reporter = ConsoleReporter("tune", out / "log.txt")
     stream = load_stream(first.benchmark.name, first.benchmark, root, reporter)
-    way, shots = len(stream.sessions[1].classes), first.benchmark.shots or 5
-    pseudo = pseudo_stream(stream, novel, way, shots, held_out, first.seed)
+    pseudo = pseudo_stream(stream, novel, held_out, first.seed)
     fabric = choose_hardware(device)
-    reporter.say(shlex.join(["fairshot", *sys.argv[1:]]))
+    reporter.say(this_command())
     reporter.say(
         f"{pseudo.base_classes} base and {novel} pseudo-novel classes, {held_out} held-out training images "
         f"a class, seed {first.seed}, on {describe_device(fabric)}; no test image is read"

@@ -19,6 +19,7 @@ from lightning_fabric import Fabric
 from safetensors.torch import load, save
 
 from fairshot.benchmarks import load_stream
+from fairshot.benchmarks.cache import Resize
 from fairshot.benchmarks.folder import FILE_NAME as SPLIT_FILE
 from fairshot.benchmarks.folder import Split, load_folder, replay_folder
 from fairshot.benchmarks.stream import Stream
@@ -68,6 +69,8 @@ def run(recipe: Recipe, place: Place) -> Result | None:
             return Result.read(place.out) if place.fabric.is_global_zero else None
         if split is not None and place.fabric.is_global_zero:
             split.write(place.out)
+            for line in split.summary():
+                place.reporter.say(line)
         return _run(recipe, stream, method, place)
 
 
@@ -77,14 +80,15 @@ def _load(recipe: Recipe, place: Place) -> tuple[Stream, Split | None]:
         if recipe.benchmark.name == OWN_PICTURES:
             raise UserError("benchmark.name: this recipe is for own pictures; say where they lie with --data")
         return load_stream(recipe.benchmark.name, recipe.benchmark, place.root, place.reporter), None
+    # Twice the network's input is enough for close views, and little enough that no pixel is skipped.
+    resize = Resize(2 * recipe.model.size, enlarge=False)
     earlier = place.split or (place.out if not place.fresh and (place.out / SPLIT_FILE).is_file() else None)
     if earlier is not None:
         split = Split.read(earlier)
-        stream = replay_folder(place.photos, split, place.reporter)
+        split.check(recipe.benchmark)
+        stream = replay_folder(place.photos, split, place.reporter, resize)
     else:
-        stream, split = load_folder(place.photos, recipe.benchmark, recipe.seed, place.reporter)
-    for line in split.summary():
-        place.reporter.say(line)
+        stream, split = load_folder(place.photos, recipe.benchmark, recipe.seed, place.reporter, resize)
     return stream, split
 
 

@@ -14,8 +14,7 @@ import numpy as np
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from fairshot.benchmarks.pictures import Ints
-from fairshot.benchmarks.stream import LabelledPictures, Session, Stream
+from fairshot.benchmarks.stream import Session, Stream, relabelled
 from fairshot.errors import UserError
 from fairshot.evaluation.experiment import build_method
 from fairshot.evaluation.metrics import Metrics, metrics_from_confusions
@@ -26,13 +25,14 @@ from fairshot.recipes import Recipe
 from fairshot.training.loop import Trainer
 
 
-def pseudo_stream(stream: Stream, novel: int, way: int, shots: int, held_out: int, seed: int = 0) -> Stream:
+def pseudo_stream(stream: Stream, novel: int, held_out: int, seed: int = 0) -> Stream:
     """Make a smaller stream from the base training images alone.
 
-    `novel` of the base classes, drawn by `seed`, arrive in sessions of `way` classes with `shots` images
-    each; `held_out` training images of every class are kept back as its test images.
+    `novel` of the base classes, drawn by `seed`, arrive in sessions as large as those of the stream, with
+    as few images; `held_out` training images of every class are kept back as its test images.
     """
     base = stream.base.train
+    way, shots = _way_and_shots(stream)
     if not 0 < novel < stream.base_classes or novel % way:
         raise UserError(
             f"tune: {novel} pseudo-novel classes in sessions of {way} cannot be taken from "
@@ -47,24 +47,28 @@ def pseudo_stream(stream: Stream, novel: int, way: int, shots: int, held_out: in
         train, test = [], []
         for label in group:
             images = rng.permutation(np.flatnonzero(base.labels == label))
-            if len(images) <= held_out + (shots if t else 0):
+            if len(images) < held_out + (shots if t else 1):
                 raise UserError(
                     f"tune: class {stream.class_names[label]!r} has {len(images)} training images, too few "
-                    f"to hold out {held_out}"
+                    f"to hold out {held_out} and learn from {shots if t else 1}"
                 )
             test.append(images[:held_out])
             train.append(images[held_out:] if t == 0 else images[held_out : held_out + shots])
-        ids = tuple(range(first, first + len(group)))
-        sessions.append(Session(ids, _relabelled(base, train, ids), _relabelled(base, test, ids)))
+        ids = np.arange(first, first + len(group))
+        sessions.append(
+            Session(tuple(ids.tolist()), relabelled(base, train, ids), relabelled(base, test, ids))
+        )
         first += len(group)
     names = tuple(stream.class_names[label] for label in order)
     return Stream(f"{stream.benchmark} (pseudo-novel)", names, tuple(sessions))
 
 
-def _relabelled(base: LabelledPictures, by_class: list[Ints], ids: tuple[int, ...]) -> LabelledPictures:
-    index = np.concatenate(by_class)
-    labels = np.repeat(np.array(ids, dtype=np.int64), [len(part) for part in by_class])
-    return LabelledPictures(base.pictures.take(index), labels)
+def _way_and_shots(stream: Stream) -> tuple[int, int]:
+    """How many classes a session of the stream brings, and how many images of each."""
+    if len(stream.sessions) < 2:
+        raise UserError("benchmark.sessions: 0 leaves nothing to choose settings for; at least 1 is needed")
+    session = stream.sessions[1]
+    return len(session.classes), len(session.train) // len(session.classes)
 
 
 @dataclass(frozen=True)

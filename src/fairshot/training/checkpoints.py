@@ -39,7 +39,9 @@ class Checkpoints:
         note = {"step": checkpoint.step, "sha256": hashlib.sha256(content).hexdigest(), **checkpoint.note}
         write_atomically(self._tensors(checkpoint.step), content)
         write_atomically(self._note(checkpoint.step), json.dumps(note).encode())
-        kept = {path for step in self._steps()[-KEPT:] for path in (self._note(step), self._tensors(step))}
+        # A later step is there only if it is damaged, else the training had gone on from it.
+        whole = [step for step in self._steps() if step <= checkpoint.step][-KEPT:]
+        kept = {path for step in whole for path in (self._note(step), self._tensors(step))}
         for path in sorted(self.folder.iterdir()):  # notes go before their tensors; leftovers of a kill too
             if path not in kept:
                 path.unlink(missing_ok=True)
