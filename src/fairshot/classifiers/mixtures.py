@@ -7,66 +7,62 @@ component: weights sum to one, and the result has to be a mean. That is what is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch.nn.functional import normalize, one_hot
 
 from fairshot.classifiers.variational import (
+    Batch,
     Fit,
-    Posterior,
     Prior,
     Samples,
     Sums,
+    Work,
     expectation_maximisation,
-    maximisation,
 )
 
 TOLERANCE = 1e-3  # of the lower bound, as in scikit-learn
 MAX_ITERATIONS = 100
 # Samples fitted together: on a CPU as many classes as the caches hold, elsewhere as the memory allows.
-BLOCK_BYTES = {"cpu": 2**23}
+BLOCK_BYTES = {"cpu": 2**22}
 LARGE_BLOCK = 2**31
-SKETCH = 64  # samples of a class that the direction of its spread is taken from
+SKETCH = 64  # features that the start is taken from
+KMEANS_ROUNDS = 2
 FAINTEST = 1e-6  # the least that one novel class leaves of a weight
 
 
 @dataclass(frozen=True)
-class Mixtures:
-    """Mixtures of C classes in V views with M components each, and what they were fitted with."""
+class Mixtures(Batch):
+    """Mixtures of C classes in V views with M components each."""
 
-    posterior: Posterior  # of G = C * V mixtures
-    prior_mean: torch.Tensor  # (G, d) mean of the training samples: never changes
-    prior_covariance: torch.Tensor  # (G, d) their variance
-    lower_bound: torch.Tensor  # (G,)
-    iterations: torch.Tensor  # (G,)
+    fit: Fit  # of G = C * V mixtures; its prior is of the training samples and never changes
     views: int
 
     @property
     def weights(self) -> torch.Tensor:
         """Pi of eq. 19, (C, V, M)."""
-        return self._by_class(self.posterior.weights)
+        return self._by_class(self.fit.posterior.weights)
 
     @property
     def means(self) -> torch.Tensor:
         """Mu of eq. 19, (C, V, M, d)."""
-        return self._by_class(self.posterior.means)
+        return self._by_class(self.fit.posterior.means)
 
     @property
     def covariances(self) -> torch.Tensor:
         """Sigma of eq. 19, its diagonal, (C, V, M, d)."""
-        return self._by_class(self.posterior.covariances)
+        return self._by_class(self.fit.posterior.covariances)
 
-    def joined(self, other: Mixtures) -> Mixtures:
-        """Append the classes of another set with as many components."""
-        return Mixtures(
-            _concatenated(self.posterior, other.posterior),
-            torch.cat([self.prior_mean, other.prior_mean]),
-            torch.cat([self.prior_covariance, other.prior_covariance]),
-            torch.cat([self.lower_bound, other.lower_bound]),
-            torch.cat([self.iterations, other.iterations]),
-            self.views,
-        )
+    @property
+    def lower_bound(self) -> torch.Tensor:
+        """Lower bound of the likelihood of each mixture, (C, V)."""
+        return self._by_class(self.fit.lower_bound)
+
+    @property
+    def iterations(self) -> torch.Tensor:
+        """Iterations that each mixture took, (C, V)."""
+        return self._by_class(self.fit.iterations)
 
     def _by_class(self, values: torch.Tensor) -> torch.Tensor:
         return values.reshape(-1, self.views, *values.shape[1:])
@@ -83,36 +79,24 @@ def fit_mixtures(
 ) -> Mixtures:
     """Eq. 19: fit a mixture to the features (N, V, d) of each class and view, all at once.
 
-    Without initial responsibilities (N, V, M) the samples of a class are split into equal parts along the
-    direction in which they spread most. The priors are those of scikit-learn.
+    Without initial responsibilities (N, V, M) the samples of a class are first divided by k-means. The
+    priors are those of scikit-learn.
     """
     index, mask = _by_class(labels, classes)
     empty = [c for c, any_sample in zip(classes, mask.any(1).tolist(), strict=True) if not any_sample]
     if empty:
         raise ValueError(f"no features for the classes {empty}; a mixture needs at least one")
     views = features.shape[1]
-    bytes_a_class = features[0].nbytes * index.shape[1]
-    block = max(1, BLOCK_BYTES.get(features.device.type, LARGE_BLOCK) // bytes_a_class)
-    parts = [
-        _fit_block(
-            _gather(features, rows),
-            chosen.repeat_interleave(views, 0),
-            components,
-            None if responsibilities is None else _gather(responsibilities.double(), rows).mT,
+    block = BLOCK_BYTES.get(features.device.type, LARGE_BLOCK) // (features[0].nbytes * index.shape[1])
+    fits = [
+        expectation_maximisation(
+            _begin(features, index[rows], mask[rows], components, responsibilities),
             tolerance,
             max_iterations,
         )
-        for rows, chosen in ((index[i : i + block], mask[i : i + block]) for i in range(0, len(mask), block))
+        for rows in torch.arange(len(index), device=index.device).chunk(-(-len(index) // max(1, block)))
     ]
-    fits, means, covariances = zip(*parts, strict=True)
-    return Mixtures(
-        _concatenated(*(fit.posterior for fit in fits)),
-        torch.cat(means),
-        torch.cat(covariances),
-        torch.cat([fit.lower_bound for fit in fits]),
-        torch.cat([fit.iterations for fit in fits]),
-        views,
-    )
+    return Mixtures(fits[0].join(*fits[1:]), views)
 
 
 def overall_mean(means: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
@@ -149,63 +133,68 @@ def calibrate_mixtures(
     class moves. The prior mean stays that of the training samples, so repetition cannot drift; so does the
     prior covariance, because a few samples have hardly any. A class that absorbs nothing stays as it is.
     """
-    index, mask = _by_class(absorbed_by, range(len(mixtures.prior_mean) // mixtures.views))
+    index, mask = _by_class(absorbed_by, range(len(mixtures.means)))
     mask = mask.repeat_interleave(mixtures.views, 0)
     moved = mask.any(1).nonzero()[:, 0]
-    origin = mixtures.prior_mean[moved]
-    samples = Samples.relative_to(origin, _gather(features, index)[moved], mask[moved])
-    precision = strength.to(origin).repeat_interleave(mixtures.views)[moved, None]
-    prior = Prior(precision, mixtures.prior_covariance[moved], 1 / mixtures.means.shape[2])
-    start = mixtures.posterior.take(moved).shifted(-origin)
-    fit = expectation_maximisation(start, samples, prior, tolerance, max_iterations)
-    return replace(
-        mixtures,
-        posterior=mixtures.posterior.put(moved, fit.posterior.shifted(origin)),
-        lower_bound=mixtures.lower_bound.index_copy(0, moved, fit.lower_bound),
-        iterations=mixtures.iterations.index_copy(0, moved, fit.iterations),
+    if not len(moved):
+        return mixtures
+    present = mixtures.fit.take(moved)
+    precision = strength.to(present.prior.mean).repeat_interleave(mixtures.views)[moved, None]
+    prior = replace(present.prior, mean_precision=precision)
+    samples = Samples.relative_to(prior.mean, _gather(features, index)[moved], mask[moved])
+    nobody = Sums.of(
+        mask[moved, None].double() * torch.zeros_like(present.posterior.mean_precision)[..., None], samples
     )
+    work = Work.begin(samples, nobody, prior, present.posterior)
+    fit = expectation_maximisation(work, tolerance, max_iterations)
+    return replace(mixtures, fit=mixtures.fit.put(moved, fit))
 
 
-def _fit_block(
-    values: torch.Tensor,
+def _begin(
+    features: torch.Tensor,
+    index: torch.Tensor,
     mask: torch.Tensor,
     components: int,
     responsibilities: torch.Tensor | None,
-    tolerance: float,
-    max_iterations: int,
-) -> tuple[Fit, torch.Tensor, torch.Tensor]:
-    """Fit mixtures to (G, n, d); return them with the mean and the variance of their samples."""
+) -> Work:
+    """Make the work of some classes, whose samples are given by their indices (C, n)."""
+    mask = mask.repeat_interleave(features.shape[1], 0)
+    values = _gather(features, index)
     count = mask.sum(1, dtype=torch.float64)[:, None]
     mean = torch.bmm(mask[:, None].to(values), values)[:, 0].double() / count
     samples = Samples.relative_to(mean, values, mask)
     if responsibilities is None:
-        responsibilities = split(samples, components)
-    sums = Sums.of(responsibilities * samples.mask[:, None], samples)
+        start = partition(samples, components)
+    else:
+        start = _gather(responsibilities.double(), index).mT
+    sums = Sums.of(start * samples.mask[:, None], samples)
     covariance = sums.powers.sum(1).chunk(2, -1)[1] / (count - 1).clamp(min=1)
-    prior = Prior(torch.ones_like(count), covariance, 1 / components)
-    fit = expectation_maximisation(maximisation(sums, prior), samples, prior, tolerance, max_iterations)
-    shifted = Fit(fit.posterior.shifted(mean), fit.lower_bound, fit.iterations)
-    return shifted, mean, covariance
+    prior = Prior(mean, torch.ones_like(count), covariance, 1 / components)
+    return Work.begin(samples, sums, prior)
 
 
-def split(samples: Samples, components: int) -> torch.Tensor:
-    """Divide the samples into equal parts along the direction of largest spread: (G, M, n), zeros and ones.
+def partition(samples: Samples, components: int) -> torch.Tensor:
+    """Divide the samples of each mixture into clusters, to start from: (G, M, n), zeros and ones.
 
-    The direction comes from some of the samples, the farthest of them and a few power iterations: the same
-    for the same samples, whatever machine or seed.
+    Equal parts along the direction of largest spread, then a few rounds of k-means; by some of the features
+    only, which is enough to start. The same for the same samples, whatever machine or seed.
     """
-    values = samples.powers.chunk(2, -1)[0]
-    step = max(1, values.shape[1] // SKETCH)
-    some = values[:, ::step] * samples.mask[:, ::step, None].to(values)
-    farthest = some.square().sum(-1).argmax(1)
-    direction = some[torch.arange(len(farthest), device=farthest.device), farthest][:, None]
-    for _ in range(4):
-        direction = normalize(torch.bmm(torch.bmm(direction, some.mT), some), dim=-1)
+    values = samples.powers[..., : min(SKETCH, samples.powers.shape[-1] // 2)]
+    values = values * samples.mask[..., None].to(values)
+    direction = values.gather(1, values.square().sum(-1).argmax(1)[:, None, None].expand_as(values[:, :1]))
+    for _ in range(3):
+        direction = normalize(torch.bmm(torch.bmm(direction, values.mT), values), dim=-1)
     position = torch.bmm(direction, values.mT)[:, 0].masked_fill(samples.mask == 0, torch.inf)
     rank = position.argsort(dim=1, stable=True).argsort(dim=1)
     count = samples.mask.sum(1, keepdim=True).long()
-    part = (rank * components // count.clamp(min=1)).clamp(max=components - 1)
-    return (part[:, None] == torch.arange(components, device=part.device)[:, None]).double()
+    cluster = (rank * components // count.clamp(min=1)).clamp(max=components - 1)
+    names = torch.arange(components, device=cluster.device)[:, None]
+    for _ in range(KMEANS_ROUNDS):
+        member = (cluster[:, None] == names).to(values) * samples.mask[:, None].to(values)
+        centres = torch.bmm(member, values) / member.sum(2, keepdim=True).clamp(min=1)
+        distance = centres.square().sum(-1, keepdim=True) - 2 * torch.bmm(centres, values.mT)
+        cluster = distance.argmin(1)
+    return (cluster[:, None] == names).double()
 
 
 def _by_class(labels: torch.Tensor, classes: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -224,12 +213,3 @@ def _gather(values: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     views = values.shape[1]
     rows = index[:, None] * views + torch.arange(views, device=index.device)[:, None]
     return values.flatten(0, 1).index_select(0, rows.flatten()).reshape(-1, index.shape[1], values.shape[2])
-
-
-def _concatenated(*parts: Posterior) -> Posterior:
-    return Posterior(
-        **{
-            field.name: torch.cat([getattr(part, field.name) for part in parts])
-            for field in fields(Posterior)
-        }
-    )

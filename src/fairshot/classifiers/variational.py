@@ -10,17 +10,49 @@ moments accurate in float32. Parameters are float64 whatever the samples are.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 import torch
+from torch.nn.functional import pad
 
 REGULARISATION = 1e-6  # added to the variances, as in scikit-learn
 TINIEST_VARIANCE = 1e-12  # sums over an emptied component may end up just below zero
 SAME = 1e-12  # responsibilities closer than this are not counted as changed
+FEW = 4  # a quarter of the samples: when more have changed, all are summed anew
+
+
+class Batch:
+    """A dataclass of tensors whose first dimension counts mixtures; numbers are common to all of them."""
+
+    def take(self, rows: torch.Tensor) -> Self:
+        """Select some of the mixtures, by a mask or by indices."""
+        return self._each(lambda value: value[rows])
+
+    def put(self, rows: torch.Tensor, others: Self) -> Self:
+        """Replace some of the mixtures, by their indices, with others."""
+        return self._each(lambda value, other: value.index_copy(0, rows, other), others)
+
+    def join(self, *others: Self) -> Self:
+        """Put further mixtures behind these."""
+        return self._each(lambda *values: torch.cat(values), *others)
+
+    def _each(self, change: Callable[..., torch.Tensor], *others: Self) -> Self:
+        def changed(value: Any, *beside: Any) -> Any:
+            if isinstance(value, Batch):
+                return value._each(change, *beside)
+            return change(value, *beside) if isinstance(value, torch.Tensor) else value
+
+        names = [field.name for field in fields(self)]  # type: ignore[arg-type]
+        parts: dict[str, Any] = {
+            name: changed(*(getattr(one, name) for one in (self, *others))) for name in names
+        }
+        return replace(self, **parts)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)
-class Samples:
+class Samples(Batch):
     """What the mixtures are fitted to: first and second powers side by side; padding may hold anything."""
 
     powers: torch.Tensor  # (G, n, 2 d): x and x squared, x relative to the prior mean
@@ -34,26 +66,19 @@ class Samples:
         torch.mul(first, first, out=second)
         return cls(powers, mask.double())
 
-    def take(self, rows: torch.Tensor) -> Samples:
-        """Select some of the mixtures."""
-        return Samples(self.powers[rows], self.mask[rows])
-
 
 @dataclass(frozen=True)
-class Prior:
-    """What is believed before the samples. The prior mean is the origin."""
+class Prior(Batch):
+    """What is believed before the samples."""
 
+    mean: torch.Tensor  # (G, d) the origin of the coordinates while a mixture is fitted
     mean_precision: torch.Tensor  # (G, 1) how many samples the prior mean is worth
     covariance: torch.Tensor  # (G, d)
     concentration: float  # of the weights; 1 / M in scikit-learn
 
-    def take(self, rows: torch.Tensor) -> Prior:
-        """Select some of the mixtures."""
-        return Prior(self.mean_precision[rows], self.covariance[rows], self.concentration)
-
 
 @dataclass(frozen=True)
-class Posterior:
+class Posterior(Batch):
     """The variational parameters of G mixtures of M components."""
 
     sticks: torch.Tensor  # (G, M, 2) parameters of the beta distributions of the stick-breaking weights
@@ -66,24 +91,11 @@ class Posterior:
     @property
     def weights(self) -> torch.Tensor:
         """Expected weights pi (G, M), which sum to one."""
-        taken = self.sticks[..., 0] / self.sticks.sum(-1)
-        left = (1 - taken).cumprod(-1).roll(1, -1)
+        share = self.sticks[..., 0] / self.sticks.sum(-1)
+        left = (1 - share).cumprod(-1).roll(1, -1)
         left[..., 0] = 1
-        weights = taken * left
+        weights = share * left
         return weights / weights.sum(-1, keepdim=True)
-
-    def take(self, rows: torch.Tensor) -> Posterior:
-        """Select some of the mixtures."""
-        return Posterior(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
-
-    def put(self, rows: torch.Tensor, others: Posterior) -> Posterior:
-        """Replace some of the mixtures, by their indices, with others."""
-        return Posterior(
-            **{
-                field.name: getattr(self, field.name).index_copy(0, rows, getattr(others, field.name))
-                for field in fields(self)
-            }
-        )
 
     def shifted(self, by: torch.Tensor) -> Posterior:
         """Move the origin: add (G, d) to all means."""
@@ -91,7 +103,7 @@ class Posterior:
 
 
 @dataclass(frozen=True)
-class Sums:
+class Sums(Batch):
     """Responsibilities, and the powers of the samples summed with them: what the M step needs."""
 
     responsibilities: torch.Tensor  # (G, M, n)
@@ -108,64 +120,81 @@ class Sums:
         difference = responsibilities - self.responsibilities
         changed = difference.abs().amax(1) > SAME
         most = int(changed.sum(1).max())
-        if 2 * most > changed.shape[1]:
+        if most == 0:
+            return Sums(responsibilities, self.powers)
+        if FEW * most > changed.shape[1]:
             return Sums.of(responsibilities, samples)
-        which = changed.byte().argsort(dim=1, descending=True)[:, :most]
-        group = torch.arange(len(which), device=which.device)[:, None]
+        which = changed.byte().topk(most, dim=1).indices
         share = difference.gather(2, which[:, None].expand(-1, difference.shape[1], -1)).to(samples.powers)
-        change = torch.bmm(share, samples.powers[group, which])
+        rows = which + torch.arange(len(which), device=which.device)[:, None] * changed.shape[1]
+        powers = samples.powers.flatten(0, 1).index_select(0, rows.flatten())
+        change = torch.bmm(share, powers.reshape(len(which), most, -1))
         return Sums(responsibilities, self.powers + change)
-
-    def take(self, rows: torch.Tensor) -> Sums:
-        """Select some of the mixtures."""
-        return Sums(self.responsibilities[rows], self.powers[rows])
 
 
 @dataclass(frozen=True)
-class Fit:
-    """Fitted mixtures, with the lower bound of the likelihood and the iterations each one took."""
+class Fit(Batch):
+    """Mixtures, their priors, the lower bound of their likelihood and the iterations each one took."""
 
+    prior: Prior
     posterior: Posterior
     lower_bound: torch.Tensor  # (G,)
     iterations: torch.Tensor  # (G,)
 
 
-def expectation_maximisation(
-    start: Posterior, samples: Samples, prior: Prior, tolerance: float, max_iterations: int
-) -> Fit:
-    """Alternate the two steps until the lower bound of every mixture has settled.
+@dataclass(frozen=True)
+class Work(Batch):
+    """Mixtures on their way, relative to their prior means, with all that is needed to go on."""
+
+    samples: Samples
+    sums: Sums
+    fit: Fit
+
+    @classmethod
+    def begin(cls, samples: Samples, sums: Sums, prior: Prior, start: Posterior | None = None) -> Work:
+        """Begin from the sums of initial responsibilities, or from given mixtures."""
+        start = maximisation(sums, prior) if start is None else start.shifted(-prior.mean)
+        unbounded = torch.full_like(prior.mean_precision[:, 0], -math.inf)
+        return cls(
+            samples, sums, Fit(prior, start, unbounded, torch.zeros_like(unbounded, dtype=torch.int64))
+        )
+
+    def step(self) -> Work:
+        """Take the E step and the M step once."""
+        responsibilities, entropy = expectation(self.fit.posterior, self.samples)
+        sums = self.sums.updated(responsibilities, self.samples)
+        posterior = maximisation(sums, self.fit.prior)
+        fit = Fit(self.fit.prior, posterior, lower_bound(posterior, entropy), self.fit.iterations + 1)
+        return replace(self, sums=sums, fit=fit)
+
+
+def expectation_maximisation(work: Work, tolerance: float, max_iterations: int) -> Fit:
+    """Step until the lower bound of every mixture has settled.
 
     Each mixture stops by itself, as if it were fitted alone: when its bound changes by less than the
-    tolerance. Those that have stopped are left out of the work once they are the greater part.
+    tolerance. Those that have stopped are left out of the work once they are half of it.
     """
-    rows = torch.arange(len(start.means), device=start.means.device)  # the mixtures still worked on
-    finished, posterior, running = start, start, torch.ones_like(rows, dtype=torch.bool)
-    bound = torch.full(rows.shape, -math.inf, dtype=torch.float64, device=rows.device)
-    iterations, sums = torch.zeros_like(rows), None
+    fit = work.fit
+    rows = torch.arange(len(fit.lower_bound), device=fit.lower_bound.device)  # the mixtures in work
+    running = torch.ones_like(rows, dtype=torch.bool)
     for _ in range(max_iterations):
-        responsibilities, entropy = expectation(posterior, samples)
-        sums = sums.updated(responsibilities, samples) if sums else Sums.of(responsibilities, samples)
-        posterior = maximisation(sums, prior)
-        fresh_bound = lower_bound(posterior, entropy)
-        settled = (fresh_bound - bound[rows]).abs() < tolerance
-        now = rows[running]
-        bound[now] = fresh_bound[running]
-        iterations[now] += 1
-        finished = finished.put(now, posterior.take(running))
-        running = running & ~settled
+        before, work = work.fit.lower_bound, work.step()
+        fit = fit.put(rows[running], work.fit.take(running))
+        running = running & ((work.fit.lower_bound - before).abs() >= tolerance)
         if not running.any():
             break
         if 2 * running.sum() <= len(running):
-            rows, posterior, sums = rows[running], posterior.take(running), sums.take(running)
-            samples, prior, running = samples.take(running), prior.take(running), running[running]
-    return Fit(finished, bound, iterations)
+            rows, work, running = rows[running], work.take(running), running[running]
+    return replace(fit, posterior=fit.posterior.shifted(fit.prior.mean))
 
 
 def expectation(posterior: Posterior, samples: Samples) -> tuple[torch.Tensor, torch.Tensor]:
     """E step: responsibilities (G, M, n) of the components, and their entropy (G,)."""
     precisions, dimensions = 1 / posterior.covariances, posterior.means.shape[-1]
     scaled = posterior.means * precisions
-    weights = torch.cat([scaled, -0.5 * precisions], dim=-1).to(samples.powers)
+    weights = torch.cat([scaled, -0.5 * precisions], dim=-1)
+    # only differences between components matter: measured from the last, there is one product less
+    relative = torch.bmm((weights[:, :-1] - weights[:, -1:]).to(samples.powers), samples.powers.mT)
     degrees = posterior.degrees_of_freedom
     constant = (
         -0.5 * (posterior.means * scaled).sum(-1)
@@ -174,8 +203,8 @@ def expectation(posterior: Posterior, samples: Samples) -> tuple[torch.Tensor, t
         + 0.5 * _digamma_sum(degrees, dimensions)
         + _expected_log_weights(posterior)
     )
-    logits = torch.bmm(weights, samples.powers.mT) + constant[..., None]
-    log_responsibilities = logits.log_softmax(1)
+    logits = pad(relative, (0, 0, 0, 1))
+    log_responsibilities = (logits + constant[..., None]).log_softmax(1)
     responsibilities = log_responsibilities.exp() * samples.mask[:, None]
     return responsibilities, -(responsibilities * log_responsibilities).sum((1, 2))
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fairshot.benchmarks.stream import LabelledPictures, Stream
 from fairshot.classifiers.dual import separately
-from fairshot.classifiers.gate import Whitening, favour, fit_whitening, noise_ratio, unbias
+from fairshot.classifiers.gate import favour, fit_whitening, noise_ratio, unbias
 from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.resistance import accumulate, resist
 from fairshot.classifiers.similarity import similarity
@@ -69,6 +69,7 @@ class Situation:
         self.base_classes, self.classes = self.sizes[0], sum(self.sizes)
         self.shots = self.train.labels.bincount()[self.base_classes :]
         self.whitened = cache(self._whitened)
+        self.whitened_second = cache(self._whitened_second)
 
     @cached_property
     def prototypes_tilde(self) -> Tensor:
@@ -97,8 +98,13 @@ class Situation:
 
     def _whitened(self, power: float, shrinkage: float) -> tuple[Tensor, Tensor]:
         """First look in the whitened space (N, C), and the noise ratio of the novel classes there."""
-        space: Whitening = fit_whitening(self.base.g, self.base.labels, self.base_classes, power, shrinkage)
+        space = fit_whitening(self.base.g, self.base.labels, self.base_classes, power, shrinkage)
         return self._look(space.transform(self.train.g), space.transform(self.test.g))
+
+    def _whitened_second(self, shrinkage: float) -> Tensor:
+        """Second look in a whitened space of g~ (N, C)."""
+        space = fit_whitening(self.base.g_tilde, self.base.labels, self.base_classes, 1.0, shrinkage)
+        return self._look(space.transform(self.train.g_tilde), space.transform(self.test.g_tilde))[0]
 
     def _look(self, train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
         first = similarity(test, prototypes(train, self.train.labels, range(self.classes)))
@@ -139,6 +145,14 @@ def rules(power: float = 0.5, shrinkage: float = 1.0) -> tuple[Rule, ...]:
             "whitened, unbiased",
             (0.0, 0.25, 0.5, 0.75, 1.0, 1.25),
             lambda now, s: _unbiased(now, now.whitened(power, shrinkage), s),
+        ),
+        Rule(
+            "both whitened, constant",
+            (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.14, 0.16),
+            lambda now, s: (
+                favour(now.whitened(power, shrinkage)[0], now.base_classes, s),
+                now.whitened_second(shrinkage),
+            ),
         ),
     )
 
