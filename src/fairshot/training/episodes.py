@@ -1,0 +1,50 @@
+"""Episodes: small tasks of a few classes, drawn from the base session, one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from fairshot.benchmarks.pictures import Ints
+from fairshot.errors import UserError
+
+
+@dataclass(frozen=True)
+class Episode:
+    """The shape of a task: so many classes, each with support images and then query images."""
+
+    way: int
+    shots: int
+    queries: int
+
+    @property
+    def each(self) -> int:
+        """Images of a class."""
+        return self.shots + self.queries
+
+    @property
+    def images(self) -> int:
+        """Images in all."""
+        return self.way * self.each
+
+    def order(self, labels: Ints, rng: np.random.Generator) -> Ints:
+        """Return images in the order of episodes, as many as fit: class by class, support images first."""
+        if len(labels) < self.images:
+            raise UserError(
+                f"an episode of {self.way} classes with {self.shots} + {self.queries} images needs "
+                f"{self.images} training images, but there are {len(labels)}; ask for smaller episodes"
+            )
+        by_class = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+        chosen = []
+        for _ in range(len(labels) // self.images):
+            for place in rng.choice(len(by_class), self.way, replace=False):
+                images = by_class[place]
+                chosen.append(rng.choice(images, self.each, replace=len(images) < self.each))
+        return np.concatenate(chosen)
+
+    def split(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Part features (E * images, d) into support (E, way, shots, d) and queries (E, way, queries, d)."""
+        by_class = features.reshape(-1, self.way, self.each, features.shape[1])
+        return by_class[:, :, : self.shots], by_class[:, :, self.shots :]
