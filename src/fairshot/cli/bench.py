@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 from rich.table import Table
 
@@ -16,6 +17,7 @@ from fairshot.benchmarks.cache import Resize
 from fairshot.benchmarks.image_files import image_files
 from fairshot.cli.console import CONSOLE, ConsoleReporter
 from fairshot.recipes import load_recipe
+from fairshot.teaching.measure import measure_store
 from fairshot.training.hardware import choose_hardware, describe_device
 
 app = typer.Typer(help="Measure speed, beside the plain way to do the same.", no_args_is_help=True)
@@ -69,4 +71,19 @@ def data_command(
     for row in rows:
         ratio = row.images_per_second / rows[-1].images_per_second
         table.add_row(row.what, f"{row.images_per_second:,.0f}", f"{ratio:.1f}")
+    CONSOLE.print(table)
+
+
+@app.command("teach")
+def teach_command(
+    backbone: Annotated[str, typer.Option(help="A backbone, at 224 pixels.")] = "resnet18",
+    many: Annotated[int, typer.Option(min=1000, help="Classes of the largest store.")] = 100_000,
+) -> None:
+    """Time to open a store, to teach it a class from five photos, and to ask it, with few and many classes."""
+    table = Table(title=f"a store on {backbone}, {torch.get_num_threads()} threads")
+    for title in ("", "median ms", "worst ms", "limit ms", ""):
+        table.add_column(title, justify="right" if title else "left")
+    for row in measure_store(backbone, many_classes=many, reporter=ConsoleReporter("bench")):
+        cells = [f"{1000 * value:,.0f}" for value in (row.seconds, row.worst, row.limit)]
+        table.add_row(row.what, *cells, "" if row.seconds <= row.limit else "missed")
     CONSOLE.print(table)
