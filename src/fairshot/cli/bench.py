@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 
 from fairshot.bench.data import generated_photographs, measure_data
+from fairshot.bench.mixtures import measure_mixtures
 from fairshot.bench.train import measure_training
 from fairshot.benchmarks.cache import Resize
 from fairshot.benchmarks.image_files import image_files
@@ -79,11 +80,35 @@ def teach_command(
     backbone: Annotated[str, typer.Option(help="A backbone, at 224 pixels.")] = "resnet18",
     many: Annotated[int, typer.Option(min=1000, help="Classes of the largest store.")] = 100_000,
 ) -> None:
-    """Time to open a store, to teach it a class from five photos, and to ask it, with few and many classes."""
+    """Time to open a store, to teach it a class from five photos, and to ask it."""
     table = Table(title=f"a store on {backbone}, {torch.get_num_threads()} threads")
     for title in ("", "median ms", "worst ms", "limit ms", ""):
         table.add_column(title, justify="right" if title else "left")
     for row in measure_store(backbone, many_classes=many, reporter=ConsoleReporter("bench")):
         cells = [f"{1000 * value:,.0f}" for value in (row.seconds, row.worst, row.limit)]
         table.add_row(row.what, *cells, "" if row.seconds <= row.limit else "missed")
+    CONSOLE.print(table)
+
+
+@app.command("bgmm")
+def bgmm_command(
+    repeats: Annotated[int, typer.Option(min=1, help="Times each is run; the best counts.")] = 3,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+) -> None:
+    """Seconds to fit the mixtures of CIFAR-100: all at once, and scikit-learn's class by class."""
+    table = Table(title=f"Bayesian Gaussian mixtures, {torch.get_num_threads()} threads")
+    titles = ("", "mixtures", "fairshot s", "scikit-learn s", "times", "same start: s", "scikit-learn s")
+    for title in (*titles, "difference"):
+        table.add_column(title, justify="right" if title else "left")
+    for row in measure_mixtures(repeats=repeats, device=device, reporter=ConsoleReporter("bench")):
+        seconds = (row.same_start_seconds, row.sklearn_same_start_seconds)
+        table.add_row(
+            row.name,
+            str(row.mixtures),
+            f"{row.seconds:.2f}",
+            f"{row.sklearn_seconds:.2f}",
+            f"{row.times:.1f}",
+            *(f"{value:.2f}" for value in seconds),
+            f"{row.difference:.0e}",
+        )
     CONSOLE.print(table)
