@@ -11,6 +11,9 @@ PYTHON ?= python3
 WANTED := $(shell $(PYTHON) -c "import hashlib, json, tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
 print(hashlib.sha256(json.dumps([p['dependencies'], p['optional-dependencies']]).encode()).hexdigest()[:16])")
 STAMP  := $(VENV)/installed-$(WANTED)
+ifeq ($(WANTED),)
+$(error $(PYTHON) is not Python 3.11 or newer; name one: make PYTHON=python3.12 $(MAKECMDGOALS))
+endif
 
 .PHONY: install demo test format clean
 

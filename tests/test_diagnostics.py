@@ -11,8 +11,6 @@ from fairshot.evaluation.diagnostics import (
     base_occupancy,
     feature_mapping_occupancy,
     losses,
-    misroute,
-    novel_only_accuracy,
 )
 
 
@@ -29,15 +27,6 @@ def test_occupancy_ranges_from_one_mapping_to_all_of_them():
     assert feature_mapping_occupancy(all_).item() == pytest.approx(2)  # the square root of d
     labels = torch.tensor([0, 5])
     assert base_occupancy(torch.cat([one, all_]), labels, base_classes=3) == pytest.approx(1)
-
-
-def test_novel_only_accuracy_and_misroute_tell_features_from_decision():
-    scores = torch.tensor(
-        [[0.9, 0.1, 0.2, 0.3], [0.9, 0.1, 0.4, 0.3], [0.1, 0.2, 0.3, 0.9], [0.9, 0, 0, 0.1]]
-    )
-    labels = torch.tensor([3, 3, 2, 0])
-    assert novel_only_accuracy(scores, labels, base_classes=2) == pytest.approx(100 / 3)
-    assert misroute(scores.argmax(1), labels, base_classes=2) == pytest.approx(200 / 3)
 
 
 def test_losses_name_the_class_that_took_most():

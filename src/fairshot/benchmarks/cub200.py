@@ -14,7 +14,7 @@ from fairshot.benchmarks.archives import unpack
 from fairshot.benchmarks.cache import Resize
 from fairshot.benchmarks.dataset import Dataset, check_counts
 from fairshot.benchmarks.download import download
-from fairshot.benchmarks.image_files import ImageFile, data_inside, find_data, image_files, load_files
+from fairshot.benchmarks.image_files import ImageFile, find_data, image_files, load_files, unpacked_data
 from fairshot.benchmarks.lists import cub200_counts, read_list, shot_lines, shots_by_class
 from fairshot.benchmarks.stream import Benchmark, Protocol
 from fairshot.errors import UserError
@@ -42,12 +42,7 @@ def _holds_data(folder: Path) -> bool:
 
 def load(root: Path, reporter: Reporter = SILENT) -> Benchmark:
     """Load all images with the dataset's own division into training and test images."""
-    found = find(root)
-    if found is None:
-        raise DATASET.missing(root)
-    folder = data_inside(unpack(found, reporter), _holds_data) if found.is_file() else found
-    if folder is None:
-        raise UserError(f"{found} does not hold CUB-200-2011 in a layout that is accepted: {LAYOUTS}")
+    folder = unpacked_data(DATASET, root, _holds_data, LAYOUTS, reporter)
     split = _split(folder)
     _check(folder, split)
     names = [name for name, _, _ in cub200_counts()]

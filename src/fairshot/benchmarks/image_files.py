@@ -11,6 +11,7 @@ import numpy as np
 
 from fairshot.benchmarks import archives
 from fairshot.benchmarks.cache import Resize, cached_pictures
+from fairshot.benchmarks.dataset import Dataset
 from fairshot.benchmarks.images import SUFFIXES
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.errors import UserError
@@ -44,6 +45,19 @@ def find_data(root: Path, names: Iterable[str], holds_data: Callable[[Path], boo
         if inner := data_inside(folder, holds_data):
             return inner
     return packed[0] if packed else None
+
+
+def unpacked_data(
+    dataset: Dataset, root: Path, holds_data: Callable[[Path], bool], layouts: str, reporter: Reporter
+) -> Path:
+    """Return the folder of a dataset, unpacking its archive first; say what is missing or accepted."""
+    found = dataset.find(root)
+    if found is None:
+        raise dataset.missing(root)
+    folder = data_inside(archives.unpack(found, reporter), holds_data) if found.is_file() else found
+    if folder is None:
+        raise UserError(f"{found} does not hold {dataset.title} in a layout that is accepted: {layouts}")
+    return folder
 
 
 def data_inside(folder: Path, holds_data: Callable[[Path], bool]) -> Path | None:

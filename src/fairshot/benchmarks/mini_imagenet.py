@@ -15,10 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fairshot.benchmarks.archives import unpack
 from fairshot.benchmarks.cache import Resize
 from fairshot.benchmarks.dataset import Dataset, check_counts
-from fairshot.benchmarks.image_files import ImageFile, data_inside, find_data, image_files, load_files
+from fairshot.benchmarks.image_files import ImageFile, find_data, image_files, load_files, unpacked_data
 from fairshot.benchmarks.lists import mini_imagenet_names, read_list, shot_lines, shots_by_class
 from fairshot.benchmarks.stream import Benchmark, Protocol
 from fairshot.errors import UserError
@@ -51,12 +50,7 @@ def _holds_data(folder: Path) -> bool:
 
 def load(root: Path, reporter: Reporter = SILENT) -> Benchmark:
     """Load the images of the official lists, in their order."""
-    found = find(root)
-    if found is None:
-        raise DATASET.missing(root)
-    folder = data_inside(unpack(found, reporter), _holds_data) if found.is_file() else found
-    if folder is None:
-        raise UserError(f"{found} does not hold miniImageNet in a layout that is accepted: {LAYOUTS}")
+    folder = unpacked_data(DATASET, root, _holds_data, LAYOUTS, reporter)
     paths = _checked_images(folder)
     names = mini_imagenet_names()
     label = {wnid: index for index, wnid in enumerate(names)}

@@ -49,7 +49,7 @@ Split = Annotated[
     typer.Option(help="With --data: an earlier run, or its split.json, whose split is used again."),
 ]
 Minutes = Annotated[
-    float, typer.Option("--max-minutes", help="Stop training after so long; the same command goes on.")
+    float, typer.Option("--max-minutes", min=0, help="Stop training after so long; the same command goes on.")
 ]
 
 

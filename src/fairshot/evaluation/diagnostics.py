@@ -24,18 +24,6 @@ def base_occupancy(features: torch.Tensor, labels: torch.Tensor, base_classes: i
     return float(feature_mapping_occupancy(features[labels < base_classes]).mean())
 
 
-def novel_only_accuracy(scores: torch.Tensor, labels: torch.Tensor, base_classes: int) -> float:
-    """Accuracy in % on incremental images when no base class may be answered: how good the features are."""
-    novel = labels >= base_classes
-    answers = scores[novel][:, base_classes:].argmax(1) + base_classes
-    return 100 * float((answers == labels[novel]).double().mean())
-
-
-def misroute(answers: torch.Tensor, labels: torch.Tensor, base_classes: int) -> float:
-    """Share in % of incremental images answered with a base class: how biased the decision is."""
-    return 100 * float((answers[labels >= base_classes] < base_classes).double().mean())
-
-
 @dataclass(frozen=True)
 class Loss:
     """A base class, what it lost since the base session, and which novel class took most of its images."""
