@@ -73,9 +73,9 @@ def test_a_session_tunes_the_neck_towards_the_vertices_and_nothing_else():
     shots = toy_stream().sessions[1].train
     g, target = method.embed(shots.pictures)["g"][:, 0], method.vertices[torch.from_numpy(shots.labels)]
     with torch.no_grad():
-        far = dot_regression(method.neck(g), target).mean()
+        far = dot_regression(method.readout(g), target).mean()
         method.learn(shots)
-        near = dot_regression(method.neck(g), target).mean()
+        near = dot_regression(method.readout(g), target).mean()
     assert near < far / 4
     changed = [key for key, value in before.items() if not torch.equal(value, method.tensors()[key])]
     assert changed

@@ -10,14 +10,12 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from fairshot.benchmarks.pictures import Pictures
 from fairshot.errors import UserError
 from fairshot.methods.finetuning import descend
 from fairshot.methods.method import Facts, MethodSettings
 from fairshot.methods.mixing import BetaWeights
-from fairshot.methods.skeleton import Skeleton
+from fairshot.methods.readout import ReadoutSkeleton
 from fairshot.models.embedder import Embedder, Features, ModelSettings
-from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Share
 from fairshot.training.loop import Objective
 
@@ -98,7 +96,7 @@ class DotRegression(Objective):
         return (share * one + (1 - share) * other).mean()
 
 
-class NCFSCIL(Skeleton[NCFSCILSettings]):
+class NCFSCIL(ReadoutSkeleton[NCFSCILSettings]):
     """Neural-collapse inspired alignment of features and classifier.
 
     The classifier is a simplex equiangular tight frame with a vertex for every class there will be; it
@@ -116,7 +114,7 @@ class NCFSCIL(Skeleton[NCFSCILSettings]):
         knows_future=True,
     )
     decision_settings = frozenset({"steps", "learning_rate"})
-    state = (*Skeleton.state, "vertices")
+    state = (*ReadoutSkeleton.state, "vertices")
     vertices: Tensor  # (total classes, width)
 
     def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:
@@ -152,7 +150,7 @@ class NCFSCIL(Skeleton[NCFSCILSettings]):
         old = means[: self.seen_classes, 0]
         samples = torch.cat([features["g"][:, 0], old]).clone()
         targets = torch.cat([self.vertices[labels], self.vertices[: len(old)]]).clone()
-        neck = copy.deepcopy(self.neck).requires_grad_(True)
+        neck = copy.deepcopy(self.readout).requires_grad_(True)
         chosen = self.settings
         descend(
             neck.parameters(),
@@ -163,21 +161,6 @@ class NCFSCIL(Skeleton[NCFSCILSettings]):
         self.embedder.follow_with(neck, chosen.width)
         self.prototypes, self.counts = means, counts
 
-    @property
-    def neck(self) -> nn.Module:
-        """What stands behind the backbone."""
-        assert self.embedder.sr is not None
-        return self.embedder.sr
-
-    def embed(self, pictures: Pictures, reporter: Reporter = SILENT) -> Features:
-        """Return g alone: the neck changes, so that it is applied when an answer is asked for."""
-        return {"g": super().embed(pictures, reporter)["g"]}
-
-    @torch.no_grad()
-    def scores(self, features: Features, novel_only: bool = False) -> Tensor:
-        """Return the cosine of the neck's output with the vertex of each class seen."""
-        outputs = normalize(self.neck(features["g"][:, 0]), dim=1)
-        cosines = outputs @ self.vertices[: self.seen_classes].T
-        if novel_only:
-            cosines[:, : self.base_classes] = -torch.inf
-        return cosines
+    def targets(self) -> Tensor:
+        """Return the vertex of each class seen."""
+        return self.vertices[: self.seen_classes]

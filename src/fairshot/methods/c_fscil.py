@@ -1,0 +1,167 @@
+"""C-FSCIL: wide quasi-orthogonal prototypes, kept apart by nudging them and realigning one layer."""
+
+from __future__ import annotations
+
+import copy
+from typing import Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity, normalize
+
+from fairshot.benchmarks.pictures import Ints
+from fairshot.benchmarks.stream import LabelledPictures
+from fairshot.methods.finetuning import descend
+from fairshot.methods.method import Facts
+from fairshot.methods.readout import ReadoutSkeleton
+from fairshot.methods.skeleton import CosineObjective, SkeletonSettings
+from fairshot.models.embedder import Embedder, Features, ModelSettings
+from fairshot.training.episodes import Episode
+from fairshot.training.loop import Objective, Trainer
+
+
+class CFSCILSettings(SkeletonSettings):
+    """The embedding, the episodes after the base training, and what sessions do with prototypes."""
+
+    width: int = Field(512, ge=1)  # of the fully connected layer behind the backbone
+    way: int = Field(20, ge=2)  # classes of an episode
+    shots: int = Field(5, ge=1)
+    queries: int = Field(5, ge=1)
+    episode_epochs: int = Field(20, ge=1)
+    episode_learning_rate: float = Field(0.01, gt=0)
+    sharpness: float = Field(10.0, gt=0)  # beta of the soft absolute value
+    mode: Literal["mean", "bipolar", "nudged"] = "nudged"
+    repulsion: float = Field(4.0, gt=0)  # alpha of the loss that parts prototypes
+    nudging_steps: int = Field(100, ge=1)
+    nudging_rate: float = Field(0.05, gt=0)
+    realigning_steps: int = Field(50, ge=1)
+    realigning_rate: float = Field(0.01, gt=0)
+
+
+def soft_abs(cosines: Tensor, sharpness: float) -> Tensor:
+    """A soft absolute value of the cosine: near 0 for what is almost orthogonal, near 1 for what is alike."""
+    return torch.sigmoid(sharpness * (cosines - 0.5)) + torch.sigmoid(sharpness * (-cosines - 0.5))
+
+
+class SharpEpisodes(Objective):
+    """Episodes in which queries find their class among prototypes by the sharpened cosine."""
+
+    def __init__(self, embedder: Embedder, episode: Episode, sharpness: float) -> None:
+        super().__init__()
+        self.embedder, self.episode, self.sharpness = embedder, episode, sharpness
+
+    def order(self, labels: Ints, rng: np.random.Generator) -> Ints:
+        """Visit the images episode by episode."""
+        return self.episode.order(labels, rng)
+
+    def forward(self, views: list[Tensor], labels: Tensor, noise: Tensor) -> Tensor:
+        """Return the mean over queries of minus the logarithm of the share of the true class."""
+        del labels, noise
+        _, features = self.embedder(views[0])
+        support, queries = self.episode.split(features)
+        prototypes = normalize(support.mean(2), dim=-1)
+        queries = normalize(queries, dim=-1)
+        similar = soft_abs(torch.einsum("ewqd,ecd->ewqc", queries, prototypes).float(), self.sharpness)
+        shares = similar / similar.sum(-1, keepdim=True)
+        return -shares.diagonal(dim1=1, dim2=3).log().mean()
+
+
+class CFSCIL(ReadoutSkeleton[CFSCILSettings]):
+    """Constrained few-shot class-incremental learning.
+
+    A base session by cross-entropy, then episodes with a sharpened cosine that makes images of different
+    classes nearly orthogonal behind one fully connected layer. A mean activation of every class is kept;
+    each session makes prototypes of them (mode `mean`), or finds targets that are farther apart, their
+    signs (`bipolar`) or nudged copies (`nudged`), and realigns the layer so that the activations meet
+    them. The cosine answers.
+    Needs to know in advance: nothing. Stores: one mean activation a class. Costs at test time: one pass,
+    and, except in mode `mean`, some steps of realigning in every session.
+    """
+
+    name = "c_fscil"
+    Settings = CFSCILSettings
+    facts = Facts(
+        "episodes with a sharpened cosine; nudges prototypes apart and realigns one layer",
+        stores="one mean activation a class",
+    )
+
+    def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:
+        """Put the fully connected layer behind the backbone."""
+        embedder = super().build_embedder(model, channels)
+        embedder.follow_with(nn.Linear(embedder.width, self.settings.width), self.settings.width)
+        return embedder
+
+    def objective(self) -> CosineObjective:
+        """Return the cross-entropy of the first phase, behind the layer."""
+        return CosineObjective(self.embedder, self.base_classes, self.settings.views, self.settings.scale)
+
+    def train_base(self, base: LabelledPictures, trainer: Trainer) -> None:
+        """Train by cross-entropy, then on episodes."""
+        super().train_base(base, trainer)
+        chosen = self.settings
+        episode = Episode(min(chosen.way, self.base_classes), chosen.shots, chosen.queries)
+        phase = trainer.settings.model_copy(
+            update={
+                "epochs": chosen.episode_epochs,
+                "learning_rate": chosen.episode_learning_rate,
+                "batch": episode.images,
+                "low_size": None,
+            }
+        )
+        trainer.train(SharpEpisodes(self.embedder, episode, chosen.sharpness), base, "episodes", phase)
+
+    def start(self, features: Features, labels: Tensor) -> None:
+        """Keep the mean activation of each base class, and realign."""
+        super().start(features, labels)
+        self.embedder.follow_with(self.realigned(self.prototypes[:, 0]), self.settings.width)
+
+    def extend(self, features: Features, labels: Tensor) -> None:
+        """Keep the mean activations of the new classes too, and realign."""
+        means, counts = self.extended(features, labels)
+        layer = self.realigned(means[:, 0])
+        self.embedder.follow_with(layer, self.settings.width)
+        self.prototypes, self.counts = means, counts
+
+    def realigned(self, activations: Tensor) -> nn.Module:
+        """Return the layer, changed so that it maps activations (C, d) to targets that are farther apart."""
+        chosen = self.settings
+        layer = copy.deepcopy(self.readout).requires_grad_(True)
+        if chosen.mode == "mean":
+            return layer
+        activations = activations.clone()
+        with torch.no_grad():
+            means = layer(activations)
+        if chosen.mode == "bipolar":
+            targets = means.sign()
+        else:
+            targets = nudged(means, chosen.repulsion, chosen.nudging_steps, chosen.nudging_rate)
+        descend(
+            layer.parameters(),
+            lambda: -cosine_similarity(layer(activations), targets, dim=1).mean(),
+            chosen.realigning_steps,
+            chosen.realigning_rate,
+        )
+        return layer
+
+
+def nudged(prototypes: Tensor, repulsion: float, steps: int, learning_rate: float) -> Tensor:
+    """Return prototypes (C, d) moved apart, though not far from where they were."""
+    origin = normalize(prototypes, dim=1)
+    moved = nn.Parameter(origin.clone())
+    descend(
+        [moved],
+        lambda: crowding(moved, repulsion) - cosine_similarity(moved, origin, dim=1).mean(),
+        steps,
+        learning_rate,
+    )
+    return moved.detach()
+
+
+def crowding(prototypes: Tensor, repulsion: float) -> Tensor:
+    """Mean, over pairs of prototypes (C, d), of a penalty that grows with the size of their cosine."""
+    cosines = normalize(prototypes, dim=1) @ normalize(prototypes, dim=1).T
+    penalties = torch.exp(repulsion * cosines) + torch.exp(-repulsion * cosines) - 2
+    classes = len(prototypes)
+    return penalties.triu(diagonal=1).sum() / max(1, classes * (classes - 1) // 2)
