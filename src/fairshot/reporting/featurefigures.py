@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -14,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from sklearn.manifold import TSNE
 
+from fairshot.evaluation.diagnostics import feature_mapping_occupancy
 from fairshot.progress import SILENT, Reporter
 from fairshot.reporting.groups import Group
 from fairshot.reporting.runs import Features, Floats
@@ -43,12 +45,6 @@ def normalised(features: Floats) -> Floats:
     """Scale each row to length 1; a row of zeros stays."""
     scaled: Floats = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
     return scaled
-
-
-def feature_mapping_occupancy(features: Floats) -> Floats:
-    """FMO of each image: the sum of its normalised features (definition 3)."""
-    sums: Floats = normalised(features).sum(axis=1)
-    return sums
 
 
 def shown_images(features: Features, most: int = SHOWN_IMAGES) -> NDArray[np.int64]:
@@ -149,7 +145,7 @@ def occupancy(panels: Sequence[Featured]) -> Figure:
         figure = Figure(figsize=(6.2, 0.62 * len(panels) + 1.2), layout="constrained")
         axes = figure.subplots()
         for row, panel in enumerate(panels):
-            values = feature_mapping_occupancy(panel.features.g)
+            values = feature_mapping_occupancy(torch.from_numpy(panel.features.g)[:, None]).numpy()
             is_base, name = panel.features.is_base, method_name(panel.place)
             for shift, chosen, colour in ((-0.19, is_base, BASE_COLOUR), (0.19, ~is_base, NOVEL_COLOUR)):
                 if chosen.any():
