@@ -40,6 +40,12 @@ class Featured:
         """G of the plain view, of length 1."""
         return normalised(self.features.g)
 
+    @property
+    def occupancies(self) -> Floats:
+        """FMO of each image, by g of the plain view."""
+        values: Floats = feature_mapping_occupancy(torch.from_numpy(self.features.g)[:, None]).numpy()
+        return values
+
 
 def normalised(features: Floats) -> Floats:
     """Scale each row to length 1; a row of zeros stays."""
@@ -145,7 +151,7 @@ def occupancy(panels: Sequence[Featured]) -> Figure:
         figure = Figure(figsize=(6.2, 0.62 * len(panels) + 1.2), layout="constrained")
         axes = figure.subplots()
         for row, panel in enumerate(panels):
-            values = feature_mapping_occupancy(torch.from_numpy(panel.features.g)[:, None]).numpy()
+            values = panel.occupancies
             is_base, name = panel.features.is_base, method_name(panel.place)
             for shift, chosen, colour in ((-0.19, is_base, BASE_COLOUR), (0.19, ~is_base, NOVEL_COLOUR)):
                 if chosen.any():

@@ -180,7 +180,7 @@ def _featured(groups: Sequence[Group], runs: Sequence[Run]) -> list[Featured]:
 
 
 def _occupied(panel: Featured) -> str:
-    values = featurefigures.feature_mapping_occupancy(panel.features.g)
+    values = panel.occupancies
     return f"{float(np.mean(values[panel.features.is_base])):.1f} for base classes."
 
 
