@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from fairshot.methods.alice import AngularPenalty, nearest_to_mean
+from fairshot.methods.alice import AngularPenalty
+from fairshot.methods.exemplars import nearest_to_mean
 from toys import after_base, toy_method, toy_stream
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import torch
 from pydantic import Field
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from fairshot.classifiers.prototypes import prototypes
+from fairshot.methods.exemplars import nearest_to_mean
 from fairshot.methods.method import Facts, MethodSettings
 from fairshot.methods.mixing import FusedObjective, mixtures
 from fairshot.methods.skeleton import Skeleton
@@ -72,13 +71,3 @@ class ALICE(Skeleton[ALICESettings]):
         means = prototypes(features["g"], labels, range(self.base_classes))
         chosen = nearest_to_mean(features["g"], labels, means, self.settings.balanced)
         super().start({"g": features["g"][chosen]}, labels[chosen])
-
-
-def nearest_to_mean(features: Tensor, labels: Tensor, means: Tensor, count: int) -> Tensor:
-    """Return which images (N,) are among the `count` of their class most similar to its mean (C, V, d)."""
-    cosine = (normalize(features, dim=-1) * normalize(means, dim=-1)[labels]).sum(-1).mean(-1)
-    by_similarity = cosine.argsort(descending=True, stable=True)
-    order = by_similarity[labels[by_similarity].argsort(stable=True)]
-    grouped = labels[order]
-    rank = torch.arange(len(order), device=order.device) - torch.searchsorted(grouped, grouped)
-    return order[rank < count].sort().values

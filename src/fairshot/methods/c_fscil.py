@@ -138,10 +138,9 @@ class CFSCIL(ReadoutSkeleton[CFSCILSettings]):
         else:
             targets = nudged(means, chosen.repulsion, chosen.nudging_steps, chosen.nudging_rate)
         descend(
-            layer.parameters(),
+            [(layer.parameters(), chosen.realigning_rate)],
             lambda: -cosine_similarity(layer(activations), targets, dim=1).mean(),
             chosen.realigning_steps,
-            chosen.realigning_rate,
         )
         return layer
 
@@ -151,10 +150,9 @@ def nudged(prototypes: Tensor, repulsion: float, steps: int, learning_rate: floa
     origin = normalize(prototypes, dim=1)
     moved = nn.Parameter(origin.clone())
     descend(
-        [moved],
+        [([moved], learning_rate)],
         lambda: crowding(moved, repulsion) - cosine_similarity(moved, origin, dim=1).mean(),
         steps,
-        learning_rate,
     )
     return moved.detach()
 

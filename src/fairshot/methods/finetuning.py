@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
 
+Group = tuple[Iterable[nn.Parameter], float]  # what is trained, and its learning rate
 
-def descend(
-    parameters: Iterable[nn.Parameter],
-    loss: Callable[[], Tensor],
-    steps: int,
-    learning_rate: float,
-    momentum: float = 0.9,
-) -> None:
-    """Take steps down a loss over all samples; the learning rate falls along half a cosine."""
-    optimiser = torch.optim.SGD(list(parameters), lr=learning_rate, momentum=momentum)
+
+def descend(groups: Sequence[Group], loss: Callable[[], Tensor], steps: int, momentum: float = 0.9) -> None:
+    """Take steps down a loss over all samples; the learning rates fall along half a cosine."""
+    optimiser = torch.optim.SGD(
+        [{"params": list(weights), "lr": rate} for weights, rate in groups], momentum=momentum
+    )
     with torch.inference_mode(False), torch.enable_grad():
         for step in range(steps):
-            for group in optimiser.param_groups:
-                group["lr"] = learning_rate * (1 + math.cos(math.pi * step / steps)) / 2
+            for group, (_, rate) in zip(optimiser.param_groups, groups, strict=True):
+                group["lr"] = rate * (1 + math.cos(math.pi * step / steps)) / 2
             optimiser.zero_grad()
             loss().backward()  # type: ignore[no-untyped-call]
             optimiser.step()

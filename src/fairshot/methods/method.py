@@ -46,7 +46,8 @@ class Method(ABC, Generic[SettingsT]):
     Settings: ClassVar[type[MethodSettings]]
     flips: tuple[bool, ...] = (False,)  # the views of a picture: one an entry, True for vertically flipped
     decision_settings: ClassVar[frozenset[str]] = frozenset()  # settings that leave the training as it is
-    state: ClassVar[tuple[str, ...]]  # the tensors that, with the embedder, are all it has learnt
+    parts: ClassVar[tuple[str, ...]] = ("embedder",)  # the modules that, with `state`, are all it has learnt
+    state: ClassVar[tuple[str, ...]]  # the tensors
     frozen: ClassVar[bool] = True  # whether the network stays as the base session left it
 
     def __init__(
@@ -133,16 +134,21 @@ class Method(ABC, Generic[SettingsT]):
     def tensors(self) -> dict[str, Tensor]:
         """Return all that has been learnt."""
         learnt = {name: getattr(self, name) for name in self.state}
-        return learnt | {f"embedder.{name}": value for name, value in self.embedder.state_dict().items()}
+        for part in self.parts:
+            learnt |= {f"{part}.{name}": value for name, value in getattr(self, part).state_dict().items()}
+        return learnt
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Take over what `tensors` returned earlier."""
-        prefix = "embedder."
-        self.embedder.load_state_dict(
-            {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
-        )
+        device = self.embedder.device
+        for part in self.parts:
+            prefix = f"{part}."
+            own = {
+                key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)
+            }
+            getattr(self, part).to(device).load_state_dict(own)
         for name in self.state:
-            setattr(self, name, tensors[name].to(self.embedder.device))
+            setattr(self, name, tensors[name].to(device))
 
     def _labels(self, pictures: LabelledPictures) -> Tensor:
         return torch.from_numpy(pictures.labels).to(self.embedder.device)

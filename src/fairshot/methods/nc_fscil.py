@@ -153,10 +153,9 @@ class NCFSCIL(ReadoutSkeleton[NCFSCILSettings]):
         neck = copy.deepcopy(self.readout).requires_grad_(True)
         chosen = self.settings
         descend(
-            neck.parameters(),
+            [(neck.parameters(), chosen.learning_rate)],
             lambda: dot_regression(neck(samples), targets).mean(),
             chosen.steps,
-            chosen.learning_rate,
         )
         self.embedder.follow_with(neck, chosen.width)
         self.prototypes, self.counts = means, counts
