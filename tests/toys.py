@@ -30,6 +30,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "c_fscil": {"width": 32, "way": 3, "shots": 2, "queries": 8, "episode_epochs": 2},
     "cec": {"way": 3, "shots": 2, "queries": 8, "episode_epochs": 2, "episode_learning_rate": 0.02},
     "nc_fscil": {"width": 32},
+    "fcil": {"projection": 16, "steps": 20},
+    "topic": {"nodes": 12, "rounds": 8, "steps": 15, "learning_rate": 0.005},
     "savc": {"queue": 100, "projection": 16, "small_crops": 2},
 }
 
