@@ -25,7 +25,7 @@ class FCILSettings(SkeletonSettings):
     information_weight: float = Field(1.0, ge=0)  # of what shots tell about their classes
     structure_weight: float = Field(1.0, ge=0)  # of the relations between classes
     steps: int = Field(50, ge=1)  # of refining the prototypes of new classes
-    learning_rate: float = Field(0.1, gt=0)
+    learning_rate: float = Field(0.01, gt=0)
 
 
 class EmbeddingInfomax(Objective):
