@@ -36,6 +36,8 @@ CHROMIUM_FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--use-fake-device-for-media-stream",  # a camera that films a test picture
+    "--use-fake-ui-for-media-stream",
 ]
 
 
@@ -306,6 +308,18 @@ def test_a_person_uploads_photos_and_names_are_only_text(
     page.locator("#photos .thumbnail-item").nth(1).wait_for()
     page.locator("#teach").click()
     visit.shows("#lesson", "looks like the path of a file")
+    visit.end(served.url)
+
+
+def test_a_person_holds_something_before_the_camera(servers: dict[str, Served], browser: Any) -> None:
+    served = servers["photos"]
+    visit = Visit.begin(browser, served.url)
+    page = visit.page
+    page.locator("#ask").get_by_label("Capture from camera").click()
+    page.get_by_text("Click to Access Webcam").click()
+    page.wait_for_function("document.querySelector('#ask video')?.currentTime > 0.2")  # they see themselves
+    page.locator("#ask").get_by_label("capture photo").click()
+    page.locator("#answer .fs-bar").first.wait_for()
     visit.end(served.url)
 
 

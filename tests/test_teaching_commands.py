@@ -22,6 +22,7 @@ from fairshot.models.pixels import DevicePictures
 from fairshot.recipes import load_recipe
 from fairshot.teaching import Store
 from fairshot.teaching.archive import import_archive
+from fairshot.teaching.confidence import Confidence, Logistic
 from fairshot.teaching.evaluating import evaluate, read_folder
 from fairshot.teaching.onnx_file import export_onnx
 from fairshot.teaching.photos import as_drawing
@@ -131,6 +132,8 @@ def test_evaluation_of_known_answers(tmp_path: Path) -> None:
     """Each figure against a count by hand."""
     store = make_store(tmp_path / "store")
     store.teach("yak", drawings("yak", 3))
+    judge = Logistic(first=(-9.0, 10.0, 3.0), second=(-4.0, 5.0, 1.0))
+    store.set_confidence(Confidence(familiar=judge, threshold=0.6, automatic=False))
     shown = {"ant": drawings("sample of ant", 4), "yak": drawings("yak", 5), "cow": drawings("yak", 7)[5:]}
     shown["yeti"] = drawings("something else", 6)
     for name, images in shown.items():
@@ -145,13 +148,16 @@ def test_evaluation_of_known_answers(tmp_path: Path) -> None:
         for name in ("ant", "cow", "yak")
         for each, ok in zip(found[name], right[name], strict=True)
     ]
-    unknown = [each.confidence for each in found["yeti"]]
+    familiar = [each.familiarity for name in ("ant", "cow", "yak") for each in found[name]]
+    strange = [each.familiarity for each in found["yeti"]]
     assert measured.images == 17
     assert measured.unknown_images == 6
     assert measured.accuracy == pytest.approx(sum(ok for _, ok in known) / 11)
     assert measured.base_accuracy == pytest.approx((sum(right["ant"]) + sum(right["cow"])) / 6)
     assert measured.taught_accuracy == pytest.approx(sum(right["yak"]) / 5)
-    pairs = [(k > u) + (k == u) / 2 for k, _ in known for u in unknown]
+    assert measured.unknown_found == pytest.approx(sum(value < 0.6 for value in strange) / 6)
+    assert measured.known_refused == pytest.approx(sum(value < 0.6 for value in familiar) / 11)
+    pairs = [(k > u) + (k == u) / 2 for k in familiar for u in strange]
     assert measured.auroc == pytest.approx(sum(pairs) / len(pairs), abs=1e-6)
     surest = sorted(known, key=lambda pair: -pair[0])[: 11 - 2]
     assert measured.accuracy_after_rejection == pytest.approx(sum(ok for _, ok in surest) / 9)
@@ -289,9 +295,10 @@ def test_onnx_gives_the_same_answers(store: Path, doodles: Path, tmp_path: Path)
     assert json.loads(properties["class_names"]) == names
     assert properties["size"] == str(inputs.shape[-1])
     for image, prediction in zip(inputs, expected, strict=True):  # one by one: any number of images is taken
-        scores, confidence = session.run(None, {"image": image[None].numpy()})
+        scores, confidence, familiarity = session.run(None, {"image": image[None].numpy()})
         assert names[int(scores[0].argmax())] == prediction.top[0].name
         assert confidence[0] == pytest.approx(prediction.confidence, abs=1e-3)
+        assert familiarity[0] == pytest.approx(prediction.familiarity, abs=1e-3)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.onnx", "store"]
 
 

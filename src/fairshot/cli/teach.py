@@ -190,9 +190,10 @@ def evaluate_command(
     with Store(store) as opened:
         labelled = read_folder(opened, folder, ConsoleReporter("evaluate"))
         if choose_threshold:
-            known = labelled.among(set(opened.snapshot().names))
-            trials = trials_of(opened.snapshot(), known.features, known.names)
-            opened.set_confidence(Confidence.fit(trials, f"{len(known.names)} images of {folder}", keep=keep))
+            trials = trials_of(opened.snapshot(), labelled.features, labelled.names)
+            opened.set_confidence(
+                Confidence.fit(trials, f"{len(trials.known)} images of {folder}", keep=keep)
+            )
         measured = evaluate(opened, labelled, reject)
     if as_json:
         _print_json({**asdict(measured), "balance": measured.balance})

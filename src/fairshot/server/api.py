@@ -44,7 +44,8 @@ class PredictionShown(Shown):
     """The answer for one image; `answer` is null when it is unknown."""
 
     answer: str | None
-    confidence: float = Field(description="Probability that the best candidate is right.")
+    confidence: float = Field(description="Probability that the best candidate is right, if any is.")
+    familiarity: float = Field(description="Probability that the image shows a known class.")
     top: list[CandidateShown]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TypeVar
 
 from fairshot.benchmarks.images import decode_image
@@ -45,7 +46,7 @@ class Service:
         """Answer for image files."""
         pictures = await self.decode(files)
         predictions = await asyncio.gather(*map(self._batcher.ask, pictures))
-        return [Prediction(each.answer, each.confidence, each.top[:top]) for each in predictions]
+        return [replace(each, top=each.top[:top]) for each in predictions]
 
     async def teach(self, name: str, files: Sequence[bytes], dry_run: bool = False) -> Lesson:
         """Teach a class from image files."""

@@ -21,11 +21,11 @@ SHOWN_CLASSES = 200
 
 def answer_view(prediction: Prediction, thumbnails: Thumbnails) -> str:
     """Show an answer with bars: full is the most similar class, empty the least similar one."""
-    best, sure = prediction.top[0].name, f"{prediction.confidence:.0%} sure"
     if prediction.answer is None:
-        verdict = _block("fs-verdict fs-unknown", UNKNOWN) + _block("fs-sure", f"at best {best}, {sure}")
+        kind, answer, said = "fs-verdict fs-unknown", UNKNOWN, f"at best {prediction.top[0].name}"
     else:
-        verdict = _block("fs-verdict", prediction.answer) + _block("fs-sure", sure)
+        kind, answer, said = "fs-verdict", prediction.answer, f"{prediction.confidence:.0%} sure"
+    verdict = _block(kind, answer) + _block("fs-sure", said)
     full, empty = prediction.top[0].similarity, prediction.top[-1].similarity
     bars = []
     for place, candidate in enumerate(prediction.top[:SHOWN_BARS]):

@@ -25,6 +25,7 @@ from fairshot.training.loop import Trainer, TrainingSettings
 from fairshot.training.views import ViewSettings
 
 MOST_FUSED = 150  # base classes; beyond, the pairs of them would be too many surplus classes
+SR_WIDTH = 2048  # as in the paper
 SEED = 0
 
 
@@ -47,7 +48,7 @@ def found_on_backbone(
         return Founding(network, origin=origin)
     stream = _stream(base, reporter)
     method = SSS(
-        SSSSettings(inter=stream.base_classes <= MOST_FUSED),
+        SSSSettings(inter=stream.base_classes <= MOST_FUSED, sr_width=SR_WIDTH),
         settings.model_copy(update={"pretrained": False}),
         3,
         stream.base_classes,
@@ -80,7 +81,7 @@ def _embedder(settings: ModelSettings) -> Embedder:
     except UserError as problem:
         raise UserError(
             f"--backbone: the pretrained weights of {settings.backbone} could not be loaded. Go online once, "
-            f"so that they are kept, or give them as a file: --weights FILE.safetensors ({problem})"
+            f"so that they are kept, or give them as a file: --weights FILE.safetensors ({problem.__cause__})"
         ) from problem
 
 

@@ -42,4 +42,4 @@ def balance(store: Store) -> Balance:
             for answer, label in zip(answers(snapshot, samples).tolist(), samples.classes, strict=True)
         )
     taught = store.left_out_trials()
-    return Balance(len(samples.classes), right, len(taught.right), int(taught.right.sum()))
+    return Balance(len(samples.classes), right, len(taught.known), int(taught.right.sum()))

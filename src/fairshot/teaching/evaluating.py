@@ -36,7 +36,7 @@ class Evaluation:
     base_accuracy: float | None
     taught_accuracy: float | None
     calibration_error: float | None  # mean distance of confidence from accuracy, over bins of confidence
-    auroc: float | None  # of known against unknown images, by confidence
+    auroc: float | None  # of known against unknown images, by familiarity
     unknown_found: float | None  # unknown images answered "unknown"
     known_refused: float | None  # images of known classes answered "unknown"
     rejection_rate: float
@@ -113,7 +113,9 @@ def evaluate(store: Store, labelled: LabelledFeatures, rejection_rate: float = 0
     right = np.array(
         [answer.top[0].name == name for answer, name in zip(answers, labelled.names, strict=True)]
     )
-    sure = np.array([answer.confidence for answer in answers])
+    sure, familiar = (
+        np.array([getattr(answer, kind) for answer in answers]) for kind in ("confidence", "familiarity")
+    )
     refused = np.array([answer.answer is None for answer in answers])
     by_confidence = np.argsort(-np.where(known, sure, -1), kind="stable")
     surest = by_confidence[: known.sum() - int(rejection_rate * known.sum())]
@@ -124,7 +126,7 @@ def evaluate(store: Store, labelled: LabelledFeatures, rejection_rate: float = 0
         base_accuracy=_share(right, known & trained),
         taught_accuracy=_share(right, known & ~trained),
         calibration_error=_calibration_error(sure[known], right[known]),
-        auroc=float(roc_auc_score(known, sure)) if known.any() and not known.all() else None,
+        auroc=float(roc_auc_score(known, familiar)) if known.any() and not known.all() else None,
         unknown_found=_share(refused, ~known),
         known_refused=_share(refused, known),
         rejection_rate=rejection_rate,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fairshot.classifiers.similarity import directions
 from fairshot.models.embedder import Features
-from fairshot.teaching.confidence import Confidence, Trials, decision_signals
+from fairshot.teaching.confidence import Confidence, Decisions, Trials
 from fairshot.teaching.derivation import Shapes
 from fairshot.teaching.snapshot import Snapshot
 
@@ -28,19 +28,32 @@ WHERE images.id IN (
 
 
 def trials_of(snapshot: Snapshot, features: Features, names: Sequence[str]) -> Trials:
-    """Answer for images of known classes that were never taught."""
+    """Answer for images that were never taught; those of classes the snapshot does not know are strange.
+
+    Without any of these, every image stands for a strange one too, answered for without its class.
+    """
     columns = {name: column for column, name in enumerate(snapshot.names)}
-    labels = torch.tensor([columns[name] for name in names])
-    return _judge(*snapshot.scores(features), labels)
+    known = torch.tensor([name in columns for name in names], dtype=torch.bool)
+    labels = torch.tensor([columns[name] for name in names if name in columns], dtype=torch.int64)
+    first, second = snapshot.looks({key: value[known] for key, value in features.items()})
+    scores, look = snapshot.decide(first, second)
+    if bool(known.all()):
+        strange = _without_own_class(snapshot, first, second, labels)
+    else:
+        strange = Decisions.of(*snapshot.scores({key: value[~known] for key, value in features.items()}))
+    return Trials(Decisions.of(scores, look), scores.argmax(1) == labels, torch.ones(len(labels)), strange)
 
 
 def leave_one_out(connection: sqlite3.Connection, snapshot: Snapshot, shapes: Shapes) -> Trials:
-    """Answer for each taught photo with the prototype its class would have without it.
+    """Answer for each taught photo as if it had not been taught, and then as if its class had not been.
 
     Photos of classes that were not trained, of at least two photos; in a large store a fair sample.
     """
     at_most = min(MOST_PHOTOS, MOST_PRODUCTS // max(len(snapshot.entries), 1))
     rows = connection.execute(_PHOTOS, (at_most,)).fetchall()
+    if not rows:
+        nothing = Decisions(torch.zeros(0, 2), torch.zeros(0, dtype=torch.bool))
+        return Trials(nothing, torch.zeros(0, dtype=torch.bool), torch.zeros(0), nothing)
     columns = {entry.id: column for column, entry in enumerate(snapshot.entries)}
     labels = torch.tensor([columns[row[0]] for row in rows], dtype=torch.int64)
     counts = torch.tensor([row[5] for row in rows], dtype=torch.float32)
@@ -49,7 +62,9 @@ def leave_one_out(connection: sqlite3.Connection, snapshot: Snapshot, shapes: Sh
     for scores, photo, mean in zip((first, second), photos, means, strict=True):
         if len(scores):
             scores[torch.arange(len(rows)), labels] = _similarity_without(photo, mean, counts)
-    return _judge(*snapshot.decide(first, second), labels)
+    scores, look = snapshot.decide(first, second)
+    strange = _without_own_class(snapshot, first, second, labels)
+    return Trials(Decisions.of(scores, look), scores.argmax(1) == labels, torch.ones(len(labels)), strange)
 
 
 def choose_automatically(connection: sqlite3.Connection, snapshot: Snapshot, shapes: Shapes) -> Confidence:
@@ -61,7 +76,7 @@ def choose_automatically(connection: sqlite3.Connection, snapshot: Snapshot, sha
     if snapshot.base_classes:
         return Confidence()
     trials = leave_one_out(connection, snapshot, shapes)
-    source = f"{len(trials.right)} taught photos, each answered for without itself"
+    source = f"{len(trials.known)} taught photos, each answered for without itself"
     return Confidence.fit(trials, source, automatic=True)
 
 
@@ -72,7 +87,12 @@ def _similarity_without(photos: Tensor, means: Tensor, counts: Tensor) -> Tensor
     return (directions(photos) * directions(others)).sum(1) / photos.shape[1]
 
 
-def _judge(scores: Tensor, second_look: Tensor, labels: Tensor) -> Trials:
-    right = scores.argmax(1) == labels if len(scores) else torch.zeros(0, dtype=torch.bool)
-    signals = decision_signals(scores) if len(scores) else torch.zeros(0, 2)
-    return Trials(signals, second_look, right, torch.ones(len(right)))
+def _without_own_class(snapshot: Snapshot, first: Tensor, second: Tensor, labels: Tensor) -> Decisions:
+    """Answer for images as if their classes were unknown; those of a single class have no other answer."""
+    if len(snapshot.entries) < 2:
+        return Decisions(torch.zeros(0, 2), torch.zeros(0, dtype=torch.bool))
+    others = first.clone(), second.clone()
+    for scores in others:
+        if len(scores):
+            scores[torch.arange(len(labels)), labels] = -1.0
+    return Decisions.of(*snapshot.decide(*others))

@@ -51,6 +51,8 @@ class Event:
             places = {"run": "from the run", "backbone": "on the backbone", "base": "with the images of"}
             told = [f"{words} {detail[key]}" for key, words in places.items() if key in detail]
             return " ".join(["new store", *told])
+        if self.kind == "confidence":
+            return f"confidence chosen on {detail['source']}"
         if self.kind == "adapt":
             return f"adapt to {detail['images']} images"
         words = {"rename": " to ", "merge": " into "}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError, safe_open
@@ -15,9 +16,11 @@ from fairshot.benchmarks.pictures import Pictures
 from fairshot.errors import UserError
 from fairshot.files import write_atomically
 from fairshot.models.embedder import Embedder, Features, ModelSettings
+from fairshot.models.pixels import DevicePictures
 from fairshot.teaching.photos import Preparation
 
 FILE_NAME = "embedder.safetensors"
+BATCH = 32
 
 
 class Description(BaseModel):
@@ -42,7 +45,7 @@ class Network:
     drawing_side: int | None = None  # pixels; none: it looks at photos
 
     def __post_init__(self) -> None:
-        self.embedder.eval().requires_grad_(False)
+        self.embedder.eval().requires_grad_(False).to(memory_format=torch.channels_last)
 
     @property
     def preparation(self) -> Preparation:
@@ -62,11 +65,25 @@ class Network:
 
     def embed(self, pictures: Pictures) -> Features:
         """Embed pictures one by one, so that the features of a picture do not depend on its company."""
-        return self.embedder.embed(pictures, self.flips, batch=1)
+        return self._embed_by(1, pictures)
 
     def embed_together(self, pictures: Pictures) -> Features:
         """Embed pictures in batches: faster, and the last bits may depend on the company."""
-        return self.embedder.embed(pictures, self.flips, batch=32)
+        return self._embed_by(BATCH, pictures)
+
+    def _embed_by(self, batch: int, pictures: Pictures) -> Features:
+        every = np.arange(len(pictures))
+        parts = [self._embed(pictures.take(every[start : start + batch])) for start in every[::batch]]
+        return {name: torch.cat([part[name] for part in parts]) for name in ("g", "g_tilde")}
+
+    @torch.inference_mode()
+    def _embed(self, pictures: Pictures) -> Features:
+        """Embed all views of some pictures in one pass, in the layout that is fastest on a CPU."""
+        images = self.embedder.test_view(DevicePictures.from_pictures(pictures))
+        views = torch.cat([images.flip(2) if flip else images for flip in self.flips])
+        g, g_tilde = self.embedder(views.contiguous(memory_format=torch.channels_last))
+        shape = (len(self.flips), len(pictures), -1)
+        return {"g": g.view(shape).transpose(0, 1), "g_tilde": g_tilde.view(shape).transpose(0, 1)}
 
     def write(self, path: Path) -> None:
         """Write weights and description."""

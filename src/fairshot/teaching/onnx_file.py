@@ -1,4 +1,4 @@
-"""The store as one ONNX model: an image in, a score for each class and a confidence out."""
+"""The store as one ONNX model: an image in; a score for each class, confidence and familiarity out."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from fairshot.classifiers.similarity import similarity_to
 from fairshot.errors import UserError
 from fairshot.models.embedder import Embedder
 from fairshot.models.pixels import DevicePictures
+from fairshot.teaching.confidence import Decisions
 from fairshot.teaching.snapshot import Snapshot
 from fairshot.teaching.store import Store
 
@@ -52,8 +53,8 @@ class Answering(nn.Module):
         self.register_buffer("first", snapshot.first)
         self.register_buffer("second", snapshot.second)
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Return scores (N, C) and confidence (N,) for images (N, channels, size, size) in [0, 1]."""
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return scores (N, C), confidence and familiarity (N,) of images (N, C, size, size) in 0 .. 1."""
         views = [self.embedder(images.flip(2) if flip else images) for flip in self.flips]
         scores = similarity_to(torch.stack([view[0] for view in views], dim=1), self.first)
         second_look = torch.zeros_like(scores[:, 0], dtype=torch.bool)
@@ -61,7 +62,8 @@ class Answering(nn.Module):
             second = similarity_to(torch.stack([view[1] for view in views], dim=1), self.second)
             second_look = scores.argmax(1) < self.base_classes
             scores = separately(scores, second, self.base_classes)
-        return scores, self.confidence.of(scores, second_look)
+        decisions = Decisions.of(scores, second_look)
+        return scores, self.confidence.right.of(decisions), self.confidence.familiar.of(decisions)
 
 
 def export_onnx(store: Store, path: Path) -> Checked:
@@ -88,7 +90,7 @@ def export_onnx(store: Store, path: Path) -> Checked:
                 (images[:2],),
                 partial,
                 input_names=["image"],
-                output_names=["scores", "confidence"],
+                output_names=["scores", "confidence", "familiarity"],
                 dynamic_shapes={"images": {0: torch.export.Dim("batch", min=1)}},
                 external_data=False,
                 dynamo=True,
@@ -98,15 +100,16 @@ def export_onnx(store: Store, path: Path) -> Checked:
         onnx.helper.set_model_props(written, _properties(store, snapshot))
         onnx.save(written, partial)
         session = onnxruntime.InferenceSession(partial, providers=["CPUExecutionProvider"])
-        scores, confidence = session.run(None, {"image": images.numpy()})
+        found = session.run(None, {"image": images.numpy()})
         with torch.inference_mode():
             expected = model(images)
-        difference = float(np.abs(scores - expected[0].numpy()).max())
-        unsure = float(np.abs(confidence - expected[1].numpy()).max())
-        if not (difference <= TOLERANCE and unsure <= 100 * TOLERANCE):
+        difference, *unsure = (
+            float(np.abs(a - b.numpy()).max()) for a, b in zip(found, expected, strict=True)
+        )
+        if not (difference <= TOLERANCE and max(unsure) <= 100 * TOLERANCE):
             raise UserError(
                 f"{path} was not written: onnxruntime and torch differ by {difference:.1e} in a score "
-                f"and by {unsure:.1e} in a confidence"
+                f"and by {max(unsure):.1e} in a probability"
             )
         os.replace(partial, path)
     return Checked(len(snapshot.entries), len(images), difference)

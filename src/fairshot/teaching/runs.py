@@ -136,9 +136,9 @@ def _rehearse(founding: Founding, stream: Stream) -> Confidence:
             for label in session.classes:
                 store.teach(stream.class_names[label], list(_of_class(session.train, label)))
         base, taught = trials_of(store.snapshot(), features, names), store.left_out_trials()
-    source = f"{len(base.right)} test images of base classes"
-    if len(taught.right):
-        source += f", and {len(taught.right)} photos of further classes, each answered for without itself"
+    source = f"{len(base.known)} test images of base classes"
+    if len(taught.known):
+        source += f", and {len(taught.known)} photos of further classes, each answered for without itself"
     return Confidence.fit(Trials.concatenate([base, taught]), source)
 
 

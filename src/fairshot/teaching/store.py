@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+import torch
 from torch import Tensor
 
 from fairshot.benchmarks.pictures import Pictures
@@ -21,7 +22,7 @@ from fairshot.models.embedder import Features
 from fairshot.teaching import ledger as log
 from fairshot.teaching import queries
 from fairshot.teaching.adapting import Adaptation, Sample, absorb, derive_shifts
-from fairshot.teaching.confidence import SETTING, Confidence, Trials, write_confidence
+from fairshot.teaching.confidence import SETTING, Confidence, Decisions, Trials
 from fairshot.teaching.database import connect, one_moment, to_blob, transaction
 from fairshot.teaching.derivation import Shapes, derive
 from fairshot.teaching.held_out import choose_automatically, leave_one_out
@@ -50,7 +51,8 @@ class Prediction:
     """The answer for one image."""
 
     answer: str | None  # None: unknown
-    confidence: float  # that the best candidate is right
+    confidence: float  # that the best candidate is right, if the image shows a known class
+    familiarity: float  # that it does
     top: tuple[Candidate, ...]  # the best first
 
 
@@ -117,16 +119,17 @@ class Store:
         if not snapshot.entries:
             raise UserError("the store knows no class yet; teach it one first")
         scores, second_look = snapshot.scores(features)
-        confidence = snapshot.confidence.of(scores, second_look).tolist()
+        decisions, judge = Decisions.of(scores, second_look), snapshot.confidence
+        judged = torch.stack([judge.right.of(decisions), judge.familiar.of(decisions)], dim=1).tolist()
         best = scores.topk(min(top, scores.shape[1]), dim=1)
         predictions = []
-        for sure, values, columns in zip(
-            confidence, best.values.tolist(), best.indices.tolist(), strict=True
+        for (sure, familiar), values, columns in zip(
+            judged, best.values.tolist(), best.indices.tolist(), strict=True
         ):
             names = [snapshot.entries[column].name for column in columns]
             candidates = tuple(Candidate(*pair) for pair in zip(names, values, strict=True))
-            known = sure >= snapshot.confidence.threshold
-            predictions.append(Prediction(names[0] if known else None, sure, candidates))
+            answer = names[0] if familiar >= judge.threshold else None
+            predictions.append(Prediction(answer, sure, familiar, candidates))
         return predictions
 
     def snapshot(self) -> Snapshot:
@@ -327,7 +330,7 @@ class Store:
         if not after.confidence.automatic:
             return after
         confidence = choose_automatically(self._writer, after, self.shapes)
-        write_confidence(self._writer, confidence)
+        confidence.write(self._writer)
         return replace(after, confidence=confidence)
 
     def _told(self, lesson: Lesson, change: _Change, class_id: int) -> Lesson:
