@@ -111,6 +111,24 @@ def test_store_scores_as_the_method_of_its_run(store: Path, trained: Path) -> No
     torch.testing.assert_close(scores[:, columns], method.scores(features), atol=1e-6, rtol=0)
 
 
+def test_store_from_a_run_on_own_pictures(tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / "photos" / f"class {number}").mkdir(parents=True)
+        for index, image in enumerate(drawings(f"class {number}", 9, 3)):
+            path = tmp_path / "photos" / f"class {number}" / f"{index}.png"
+            Image.fromarray(image.repeat(6, 0).repeat(6, 1)).save(path)
+    changes = ["training.epochs=1", "model.backbone=tiny", "model.small_stem=false", "model.size=16"]
+    recipe = load_recipe("folder/sss", [*changes, "model.resize=null", "method.sr_width=16"])
+    run(recipe, Place(tmp_path / "run", choose_hardware("cpu"), photos=tmp_path / "photos"))
+    fairshot("new", tmp_path / "blind", "--from", tmp_path / "run")
+    fairshot("new", tmp_path / "store", "--from", tmp_path / "run", "--data", tmp_path / "photos")
+    with Store(tmp_path / "blind") as blind, Store(tmp_path / "store") as store:
+        assert store.snapshot().names == blind.snapshot().names
+        assert not blind.base_samples().classes
+        assert store.base_samples().classes
+        assert store.network.preparation.short_side == 32  # as the run prepared its pictures
+
+
 def test_confidence_is_chosen_on_held_out_images(store: Path, doodles: Path) -> None:
     with Store(store) as opened:
         chosen = opened.snapshot().confidence

@@ -52,7 +52,7 @@ def new_command(
     ] = None,
     epochs: Annotated[int, typer.Option(help="With --base: how long to train.", min=1)] = 10,
     data: Annotated[
-        Path | None, typer.Option(help="Folder in which the run's benchmark is looked for.")
+        Path | None, typer.Option(help="Where the run's benchmark, or its own pictures, lie.")
     ] = None,
 ) -> None:
     """Make a store, on a trained run or on a backbone."""

@@ -33,6 +33,7 @@ class Description(BaseModel):
     sr_width: int | None
     sr_batch_norm: bool
     flips: tuple[bool, ...]  # the views of a picture; True: vertically flipped
+    short_side: int
     drawing_side: int | None
 
 
@@ -43,15 +44,18 @@ class Network:
     embedder: Embedder
     flips: tuple[bool, ...] = (False,)
     drawing_side: int | None = None  # pixels; none: it looks at photos
+    short_side: int = 0  # of the pictures it was trained on; 0: as its test view wants them
 
     def __post_init__(self) -> None:
+        if not self.short_side:
+            settings = self.embedder.settings
+            object.__setattr__(self, "short_side", settings.resize or settings.size)
         self.embedder.eval().requires_grad_(False).to(memory_format=torch.channels_last)
 
     @property
     def preparation(self) -> Preparation:
         """What photos must be turned into."""
-        settings = self.embedder.settings
-        return Preparation(self.embedder.channels, settings.resize or settings.size, self.drawing_side)
+        return Preparation(self.embedder.channels, self.short_side, self.drawing_side)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -97,6 +101,7 @@ class Network:
             sr_width=None if embedder.sr is None else embedder.width_tilde,
             sr_batch_norm=norm,
             flips=self.flips,
+            short_side=self.short_side,
             drawing_side=self.drawing_side,
         )
         tensors = {name: value.contiguous().cpu() for name, value in embedder.state_dict().items()}
@@ -121,4 +126,4 @@ class Network:
             embedder.load_state_dict(tensors)
         except RuntimeError as problem:
             raise UserError(f"{path}: its weights do not fit its description ({problem})") from None
-        return cls(embedder, description.flips, description.drawing_side)
+        return cls(embedder, description.flips, description.drawing_side, description.short_side)

@@ -12,10 +12,13 @@ import yaml
 from safetensors.torch import load_file
 
 from fairshot.benchmarks import load_stream
+from fairshot.benchmarks.cache import Resize
 from fairshot.benchmarks.doodles import SIDE
+from fairshot.benchmarks.folder import Split, replay_folder
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.benchmarks.stream import LabelledPictures, Stream
 from fairshot.errors import UserError
+from fairshot.evaluation.experiment import OWN_PICTURES
 from fairshot.evaluation.result import Result
 from fairshot.methods import method_named
 from fairshot.methods.skeleton import Skeleton, SkeletonSettings
@@ -35,7 +38,7 @@ Supported = SSS | Skeleton[SkeletonSettings]
 def found_on_run(run: Path, data: Path | None = None, reporter: Reporter = SILENT) -> Founding:
     """Take over the embedder and the base classes of a finished run.
 
-    Where the run's benchmark can be loaded (from `data`, if it does not come with fairshot), some images of
+    Where the run's images can be loaded (from `data`, if they do not come with fairshot), some images of
     each base class are kept too, and confidence is chosen on images the network was not trained on.
     """
     result = Result.read(run)
@@ -43,7 +46,7 @@ def found_on_run(run: Path, data: Path | None = None, reporter: Reporter = SILEN
     method = _restored(run, recipe, len(result.sessions[0]))
     origin = {"run": str(run), "method": recipe.method_name, "benchmark": recipe.benchmark.name}
     try:
-        stream = load_stream(recipe.benchmark.name, recipe.benchmark, data, reporter)
+        stream = _stream(run, recipe, data, reporter)
     except UserError as problem:
         reporter.say(f"no images of the base classes are kept: {problem}")
         return _founding(method, result.class_names, origin)
@@ -61,9 +64,7 @@ def found_on_method(method: Supported, stream: Stream, origin: dict[str, Any]) -
 def _founding(method: Supported, names: list[str] | tuple[str, ...], origin: dict[str, Any]) -> Founding:
     settings = method.settings if isinstance(method, SSS) else SSSSettings(resistance=False)
     return Founding(
-        network=Network(
-            method.embedder, method.flips, SIDE if origin.get("benchmark") == "doodles" else None
-        ),
+        network=_network(method, origin.get("benchmark")),
         base=BaseClasses(
             names=names[: method.base_classes],
             g=method.prototypes,
@@ -79,6 +80,23 @@ def _founding(method: Supported, names: list[str] | tuple[str, ...], origin: dic
         ),
         origin=origin,
     )
+
+
+def _network(method: Supported, benchmark: str | None) -> Network:
+    """Return the embedder of a method, and how the pictures it was trained on had been prepared."""
+    own_pictures_side = 2 * method.embedder.settings.size if benchmark == OWN_PICTURES else 0
+    drawing_side = SIDE if benchmark == "doodles" else None
+    return Network(method.embedder, method.flips, drawing_side, own_pictures_side)
+
+
+def _stream(run: Path, recipe: Recipe, data: Path | None, reporter: Reporter) -> Stream:
+    """Load the images of a run: a benchmark, or own pictures in the split that the run drew."""
+    if recipe.benchmark.name != OWN_PICTURES:
+        return load_stream(recipe.benchmark.name, recipe.benchmark, data, reporter)
+    if data is None:
+        raise UserError("the run was on own pictures; say where they lie with --data")
+    resize = Resize(2 * recipe.model.size, enlarge=False)
+    return replay_folder(data, Split.read(run), reporter, resize)
 
 
 def _restored(run: Path, recipe: Recipe, base_classes: int) -> Supported:
