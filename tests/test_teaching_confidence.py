@@ -21,9 +21,10 @@ def made_up_trials(count: int, seed: int) -> Trials:
     similarity, lead = draw.uniform(0.4, 1, count), draw.uniform(0, 0.3, count)
     second = draw.random(count) < 0.5
     chance = 1 / (1 + np.exp(-np.where(second, -6 + 6 * similarity + 10 * lead, -1 + 12 * lead)))
-    strange = np.stack([draw.uniform(0.1, 0.7, count), draw.uniform(0, 0.2, count)], 1)
+    number = np.full(count, 3.0)
+    strange = np.stack([draw.uniform(0.1, 0.7, count), draw.uniform(0, 0.2, count), number], 1)
     return Trials(
-        Decisions(torch.tensor(np.stack([similarity, lead], 1)).float(), torch.from_numpy(second)),
+        Decisions(torch.tensor(np.stack([similarity, lead, number], 1)).float(), torch.from_numpy(second)),
         torch.from_numpy(draw.random(count) < chance),
         torch.ones(count),
         Decisions(torch.tensor(strange).float(), torch.from_numpy(draw.random(count) < 0.5)),
@@ -70,8 +71,8 @@ def test_left_out_photos_are_answered_as_by_a_store_that_never_saw_them(tmp_path
     for word in WORDS:
         store.teach(word, photos[word])
     trials = store.left_out_trials()
-    signals = {tuple(np.round(row, 5)) for row in trials.known.signals.numpy()}
-    strange = {tuple(np.round(row, 5)) for row in trials.strange.signals.numpy()}
+    signals = {tuple(np.round(row[:2], 5)) for row in trials.known.signals.numpy()}
+    strange = {tuple(np.round(row[:2], 5)) for row in trials.strange.signals.numpy()}
     for number, (word, index) in enumerate((word, index) for word in WORDS for index in range(3)):
         less = make_store(tmp_path / f"{number}", base=(), sr_width=None)
         for other in WORDS:
@@ -103,7 +104,7 @@ def test_a_look_without_trials_keeps_its_rule() -> None:
     trials = made_up_trials(500, 0)
     first = ~trials.known.second_look
     only_first = Decisions(trials.known.signals[first], trials.known.second_look[first])
-    rule = Logistic(first=(1.0, 2.0, 3.0), second=(4.0, 5.0, 6.0))
+    rule = Logistic(first=(1.0, 2.0, 3.0, 4.0), second=(5.0, 6.0, 7.0, 8.0))
     fitted = Logistic.fit(only_first, trials.right[first], trials.weights[first], rule)
     assert fitted.second == rule.second
     assert fitted.first != rule.first

@@ -19,7 +19,7 @@ const place = (event) => {
   ];
 };
 
-pen.lineWidth = canvas.width / 19; // as thick as the strokes of the doodles
+pen.lineWidth = canvas.width / 22; // about as thick as the strokes of the doodles
 pen.lineCap = pen.lineJoin = "round";
 canvas.addEventListener("pointerdown", (event) => {
   canvas.setPointerCapture(event.pointerId);

@@ -146,8 +146,9 @@ class _Page:
             clear = gr.Button("Remove all", elem_id="remove")
         drawings = gr.Gallery(
             label="Examples, about five",
+            show_label=False,
             columns=5,
-            height=120,
+            height=115,
             interactive=False,
             type="filepath",
             buttons=[],

@@ -1,5 +1,46 @@
 """A durable store of taught classes: the embedder and the classifiers of SSS, at work."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from fairshot.teaching.store import Store
 
-__all__ = ["Store"]
+if TYPE_CHECKING:
+    from fairshot.teaching.archive import export_archive, import_archive
+    from fairshot.teaching.backbones import found_on_backbone
+    from fairshot.teaching.evaluating import evaluate, read_folder
+    from fairshot.teaching.founding import create_store
+    from fairshot.teaching.onnx_file import export_onnx
+    from fairshot.teaching.runs import found_on_run
+
+__all__ = [
+    "Store",
+    "create_store",
+    "evaluate",
+    "export_archive",
+    "export_onnx",
+    "found_on_backbone",
+    "found_on_run",
+    "import_archive",
+    "read_folder",
+]
+
+_ELSEWHERE = {  # loaded when first asked for: some need all of training
+    "create_store": "founding",
+    "evaluate": "evaluating",
+    "export_archive": "archive",
+    "export_onnx": "onnx_file",
+    "found_on_backbone": "backbones",
+    "found_on_run": "runs",
+    "import_archive": "archive",
+    "read_folder": "evaluating",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a part of this room."""
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_ELSEWHERE[name]}"), name)

@@ -27,8 +27,9 @@ BYTES_LIMIT = 64 * 2**30  # of one member, unpacked
 _BLOBS = (("base", "g", "g_tilde"), ("images", "g", "g_tilde"), ("unlabelled", "g", None))
 
 
-def export_archive(folder: Path, archive: Path) -> None:
+def export_archive(folder: str | Path, archive: str | Path) -> None:
     """Write a store, as it is at this moment, into one zip file."""
+    folder, archive = Path(folder), Path(archive)
     Store(folder).close()  # refuses what is none
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent) as place:
@@ -42,8 +43,9 @@ def export_archive(folder: Path, archive: Path) -> None:
         os.replace(partial, archive)
 
 
-def import_archive(archive: Path, folder: Path) -> None:
+def import_archive(archive: str | Path, folder: str | Path) -> None:
     """Unpack a store; nothing of an archive that is refused stays on disk."""
+    archive, folder = Path(archive), Path(folder)
     if folder.exists():
         raise UserError(f"{folder} exists already; give the name of a new folder")
     folder.parent.mkdir(parents=True, exist_ok=True)

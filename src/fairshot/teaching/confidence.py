@@ -3,12 +3,14 @@
 Two questions, two estimates. *Confidence*: given that the image shows a known class, how probable is it that
 the answer is right? *Familiarity*: how probable is it that the image shows a known class, when as many show
 none? Below a threshold of familiarity the answer is "unknown". Both are logistic in the similarity of the
-answer and in its lead over the runner-up, for each of the two looks of Algorithm 1 apart, and are chosen on
-held-out images: those that the classifiers which answered them were not made of.
+answer, in its lead over the runner-up and in the logarithm of the number of classes, for each of the two
+looks of Algorithm 1 apart, and are chosen on held-out images: those that the classifiers which answered them
+were not made of.
 """
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from dataclasses import dataclass
 from typing import Self
@@ -28,7 +30,7 @@ ENOUGH = 20  # held-out images, below which nothing is chosen
 class Decisions:
     """The signals by which answers are judged, and the look that decided each."""
 
-    signals: Tensor  # (N, 2): similarity of the best class, and its lead over the next
+    signals: Tensor  # (N, 3): similarity of the best class, its lead over the next, log of their number
     second_look: Tensor  # (N,)
 
     @classmethod
@@ -36,7 +38,13 @@ class Decisions:
         """Take the signals from scores (N, C)."""
         best = scores.topk(min(2, scores.shape[1]), dim=1).values
         lead = best[:, 0] - best[:, 1] if best.shape[1] > 1 else best[:, 0]
-        return cls(torch.stack([best[:, 0], lead], dim=1), second_look)
+        number = torch.full_like(lead, math.log(scores.shape[1]))
+        return cls(torch.stack([best[:, 0], lead, number], dim=1), second_look)
+
+    @classmethod
+    def none(cls) -> Self:
+        """Return no decisions."""
+        return cls(torch.zeros(0, 3), torch.zeros(0, dtype=torch.bool))
 
     def __len__(self) -> int:
         return len(self.signals)
@@ -62,12 +70,12 @@ class Trials:
 
 
 class Logistic(BaseModel):
-    """A logistic model for each look: offset, weight of the similarity, weight of the lead."""
+    """A logistic model for each look: an offset, and a weight for each signal."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    first: tuple[float, float, float]
-    second: tuple[float, float, float]
+    first: tuple[float, float, float, float]
+    second: tuple[float, float, float, float]
 
     @classmethod
     def fit(cls, decisions: Decisions, truth: Tensor, weights: Tensor, otherwise: Logistic) -> Self:
@@ -94,8 +102,8 @@ class Logistic(BaseModel):
         return torch.where(decisions.second_look, second, first)
 
 
-AS_SOFTMAX = Logistic(first=(0.0, 0.0, 16.0), second=(0.0, 0.0, 16.0))  # of scale 16, between the best two
-CERTAIN = Logistic(first=(9.0, 0.0, 0.0), second=(9.0, 0.0, 0.0))
+AS_SOFTMAX = Logistic(first=(0, 0, 16, 0), second=(0, 0, 16, 0))  # of scale 16, between the best two
+CERTAIN = Logistic(first=(9, 0, 0, 0), second=(9, 0, 0, 0))
 
 
 class Confidence(BaseModel):

@@ -81,8 +81,9 @@ class LabelledFeatures:
         return LabelledFeatures([self.names[index] for index in chosen], features)
 
 
-def read_folder(store: Store, folder: Path, reporter: Reporter = SILENT) -> LabelledFeatures:
+def read_folder(store: Store, folder: str | Path, reporter: Reporter = SILENT) -> LabelledFeatures:
     """Embed all images of a folder of classes."""
+    folder = Path(folder)
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder; give one that holds a folder of images for each class")
     paths = sorted(

@@ -52,8 +52,7 @@ def leave_one_out(connection: sqlite3.Connection, snapshot: Snapshot, shapes: Sh
     at_most = min(MOST_PHOTOS, MOST_PRODUCTS // max(len(snapshot.entries), 1))
     rows = connection.execute(_PHOTOS, (at_most,)).fetchall()
     if not rows:
-        nothing = Decisions(torch.zeros(0, 2), torch.zeros(0, dtype=torch.bool))
-        return Trials(nothing, torch.zeros(0, dtype=torch.bool), torch.zeros(0), nothing)
+        return Trials(Decisions.none(), torch.zeros(0, dtype=torch.bool), torch.zeros(0), Decisions.none())
     columns = {entry.id: column for column, entry in enumerate(snapshot.entries)}
     labels = torch.tensor([columns[row[0]] for row in rows], dtype=torch.int64)
     counts = torch.tensor([row[5] for row in rows], dtype=torch.float32)
@@ -90,7 +89,7 @@ def _similarity_without(photos: Tensor, means: Tensor, counts: Tensor) -> Tensor
 def _without_own_class(snapshot: Snapshot, first: Tensor, second: Tensor, labels: Tensor) -> Decisions:
     """Answer for images as if their classes were unknown; those of a single class have no other answer."""
     if len(snapshot.entries) < 2:
-        return Decisions(torch.zeros(0, 2), torch.zeros(0, dtype=torch.bool))
+        return Decisions.none()
     others = first.clone(), second.clone()
     for scores in others:
         if len(scores):

@@ -66,8 +66,9 @@ class Answering(nn.Module):
         return scores, self.confidence.right.of(decisions), self.confidence.familiar.of(decisions)
 
 
-def export_onnx(store: Store, path: Path) -> Checked:
+def export_onnx(store: Store, path: str | Path) -> Checked:
     """Write the model, after onnxruntime has given the same scores as torch."""
+    path = Path(path)
     try:
         import onnx
         import onnxruntime

@@ -35,12 +35,13 @@ SAMPLES = 10  # images a base class that a store keeps
 Supported = SSS | Skeleton[SkeletonSettings]
 
 
-def found_on_run(run: Path, data: Path | None = None, reporter: Reporter = SILENT) -> Founding:
+def found_on_run(run: str | Path, data: Path | None = None, reporter: Reporter = SILENT) -> Founding:
     """Take over the embedder and the base classes of a finished run.
 
     Where the run's images can be loaded (from `data`, if they do not come with fairshot), some images of
     each base class are kept too, and confidence is chosen on images the network was not trained on.
     """
+    run = Path(run)
     result = Result.read(run)
     recipe = check_recipe(yaml.safe_load((run / "recipe.yaml").read_text()))
     method = _restored(run, recipe, len(result.sessions[0]))
@@ -140,24 +141,24 @@ def _rehearse(founding: Founding, stream: Stream) -> Confidence:
     """Choose confidence in a store that is taught the stream's own sessions and then thrown away.
 
     Held-out images are the first half of each base class's test images, and the shots of the sessions, each
-    answered for without itself. Base and taught classes weigh the same.
+    answered for without itself. They are asked about after each session, so that confidence follows the
+    number of classes. Base and taught classes weigh the same.
     """
-    held_out: list[Any] = []
-    names: list[str] = []
-    for label in stream.base.classes:
-        images = list(_of_class(stream.base.test, label))
-        held_out += images[: (len(images) + 1) // 2]
-        names += [stream.class_names[label]] * ((len(images) + 1) // 2)
-    features = founding.network.embed_together(founding.network.preparation.pictures(held_out))
+    held_out = {label: list(_of_class(stream.base.test, label)) for label in stream.base.classes}
+    halves = {label: images[: (len(images) + 1) // 2] for label, images in held_out.items()}
+    names = [stream.class_names[label] for label, half in halves.items() for _ in half]
+    pictures = founding.network.preparation.pictures([image for half in halves.values() for image in half])
+    features = founding.network.embed_together(pictures)
     with tempfile.TemporaryDirectory() as place, create_store(Path(place) / "rehearsal", founding) as store:
+        trials = [trials_of(store.snapshot(), features, names)]
         for session in stream.sessions[1:]:
             for label in session.classes:
                 store.teach(stream.class_names[label], list(_of_class(session.train, label)))
-        base, taught = trials_of(store.snapshot(), features, names), store.left_out_trials()
-    source = f"{len(base.known)} test images of base classes"
-    if len(taught.known):
-        source += f", and {len(taught.known)} photos of further classes, each answered for without itself"
-    return Confidence.fit(Trials.concatenate([base, taught]), source)
+            trials += [trials_of(store.snapshot(), features, names), store.left_out_trials()]
+    source = f"{len(names)} test images of base classes"
+    if len(trials) > 1:
+        source += f", and {len(trials[-1].known)} photos of further classes, each answered for without itself"
+    return Confidence.fit(Trials.concatenate(trials), source)
 
 
 def _of_class(images: LabelledPictures, label: int) -> Pictures:
