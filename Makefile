@@ -4,7 +4,7 @@
 
 VENV   := .venv
 BIN    := $(VENV)/bin
-EXTRAS := dev,serve,export
+EXTRAS := dev,serve,export,cluster
 PYTHON ?= python3
 
 # The environment is rebuilt when the dependencies change, not when a version or a lint rule does.

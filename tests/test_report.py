@@ -156,6 +156,14 @@ def test_page_says_what_made_it(report):
         assert measure.meaning in text
 
 
+def test_page_says_under_which_conditions_each_method_ran(cifar):
+    text = cifar.page.read_text()
+    table = text.partition('data-table="conditions"')[2].partition("</table>")[0]
+    assert "keeps pictures" in table.lower()
+    assert "four mean features a class" in table  # what SSS stores
+    assert table.count("<tr class=") == 2
+
+
 def test_figures_and_tables_lie_beside_the_page(cifar):
     folder = cifar.page.parent
     figures = {path.stem for path in (folder / "figures").iterdir()}

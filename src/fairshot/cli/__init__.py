@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from fairshot.cli import ablate, bench, data, report, run, serve, teach, tradeoff, tune
+from fairshot.cli import ablate, bench, compare, data, report, run, serve, teach, tradeoff, tune
 from fairshot.cli.console import MESSAGES
 from fairshot.errors import UserError
 from fairshot.training.loop import TrainingStopped
@@ -21,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("run")(run.run_command)
-app.command("compare")(run.compare_command)
+app.command("compare")(compare.compare_command)
 app.command("list")(run.list_command)
 app.command("report")(report.report_command)
 app.command("tune")(tune.tune_command)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from rich.console import Console
@@ -19,7 +18,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from fairshot.progress import Advance, Reporter
+from fairshot.progress import Advance, LogReporter
 
 CONSOLE = Console()  # what a command is asked for
 MESSAGES = Console(stderr=True)  # what it says meanwhile: progress, notes, errors
@@ -30,52 +29,47 @@ def this_command() -> str:
     return shlex.join(["fairshot", *sys.argv[1:]])
 
 
-class ConsoleReporter(Reporter):
-    """Draws progress bars and, if given a log, appends what happened to it.
+def new_bars() -> Progress:
+    """Return an empty view of progress bars."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=MESSAGES,
+    )
 
-    Lines wait until the folder of the log is there: what is refused before that leaves nothing behind.
-    """
 
-    def __init__(self, title: str = "", log: Path | None = None) -> None:
+class ConsoleReporter(LogReporter):
+    """Draws progress bars, in a view of its own or among others, and keeps the log of a run."""
+
+    def __init__(self, title: str = "", log: Path | None = None, among: Progress | None = None) -> None:
+        super().__init__(log)
         self.title = title
-        self.log = log
-        self.waiting: list[str] = []
+        self.among = among
 
     @contextmanager
     def track(self, what: str, total: int, done: int = 0) -> Iterator[Advance]:
-        """Show a bar; each new note also becomes a line of the log."""
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
-        )
-        began, last = time.monotonic(), ""
-        with Progress(*columns, console=MESSAGES) as bars:
+        """Show a bar; among others it goes when its work is done."""
+        with super().track(what, total, done) as record, self._view() as bars:
             bar = bars.add_task(f"{self.title} {what}".strip(), total=total, completed=done, note="")
 
             def advance(units: int = 1, note: str = "") -> None:
-                nonlocal last
                 bars.update(bar, advance=units, note=note)
-                if note and note != last:
-                    self._record(f"{what}: {note}")
-                    last = note
+                record(units, note)
 
-            yield advance
-        self._record(f"{what}: done in {time.monotonic() - began:.1f} s")
+            try:
+                yield advance
+            finally:
+                if self.among is not None:
+                    bars.remove_task(bar)
 
     def say(self, text: str) -> None:
         """Print one line and log it."""
         MESSAGES.print(text, highlight=False, markup=False, soft_wrap=True)
-        self._record(text)
+        super().say(text)
 
-    def _record(self, text: str) -> None:
-        if self.log is None:
-            return
-        self.waiting.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
-        if self.log.parent.is_dir():
-            with self.log.open("a") as file:
-                file.writelines(self.waiting)
-            self.waiting.clear()
+    def _view(self) -> AbstractContextManager[Progress]:
+        return new_bars() if self.among is None else nullcontext(self.among)

@@ -1,4 +1,4 @@
-"""`fairshot run`, `fairshot compare` and `fairshot list`: experiments from recipes."""
+"""`fairshot run` and `fairshot list`: experiments from recipes."""
 
 from __future__ import annotations
 
@@ -87,40 +87,6 @@ def run_command(
     )
     if result is not None:
         present([result], folder)
-
-
-def compare_command(
-    names: Annotated[list[str], typer.Argument(metavar="METHOD...", help="Methods to run side by side.")],
-    benchmark: Annotated[str, typer.Option(help="The benchmark they run on.")] = "doodles",
-    set_: Set = [],  # noqa: B006 - typer copies it
-    seeds: Annotated[
-        list[int],
-        typer.Option("--seed", help="Seed of the runs; give it several times for mean and deviation."),
-    ] = [0],  # noqa: B006 - typer copies it
-    device: Device = "auto",
-    out: Annotated[Path, typer.Option(help="Folder of the comparison.")] = Path("runs/comparison"),
-    fresh: Fresh = False,
-    root: Root = None,
-    max_minutes: Minutes = math.inf,
-) -> None:
-    """Run several methods on one benchmark and print them side by side; finished runs are not repeated."""
-    recipes = [load_recipe(f"{benchmark}/{name}", set_, seed) for name in names for seed in seeds]
-    fabric = choose_hardware(device)
-    results = [
-        run_with_bars(
-            recipe,
-            Place(
-                out / f"{recipe.method_name}-seed{recipe.seed}",
-                fabric,
-                this_command(),
-                root,
-                fresh=fresh,
-                max_minutes=max_minutes,
-            ),
-        )
-        for recipe in recipes
-    ]
-    present([result for result in results if result is not None], out)
 
 
 def list_command() -> None:

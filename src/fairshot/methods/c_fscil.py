@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch.nn.functional import cosine_similarity, normalize
 from fairshot.benchmarks.pictures import Ints
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.methods.finetuning import descend
-from fairshot.methods.method import Facts
+from fairshot.methods.method import Facts, MethodSettings
 from fairshot.methods.readout import ReadoutSkeleton
 from fairshot.methods.skeleton import CosineObjective, SkeletonSettings
 from fairshot.models.embedder import Embedder, Features, ModelSettings
@@ -86,6 +86,11 @@ class CFSCIL(ReadoutSkeleton[CFSCILSettings]):
         "episodes with a sharpened cosine; nudges prototypes apart and realigns one layer",
         stores="one mean activation a class",
     )
+
+    @classmethod
+    def further_epochs(cls, settings: MethodSettings) -> int:
+        """Those of the episodes."""
+        return cast(CFSCILSettings, settings).episode_epochs
 
     def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:
         """Put the fully connected layer behind the backbone."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import torch
 from pydantic import Field
@@ -10,7 +12,7 @@ from torch.nn.functional import cosine_similarity, cross_entropy, linear, softma
 
 from fairshot.benchmarks.pictures import Ints
 from fairshot.benchmarks.stream import LabelledPictures
-from fairshot.methods.method import Facts
+from fairshot.methods.method import Facts, MethodSettings
 from fairshot.methods.skeleton import CosineObjective, Skeleton, SkeletonSettings
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.training.episodes import Episode
@@ -122,6 +124,11 @@ class CEC(Skeleton[CECSettings]):
     Settings = CECSettings
     facts = Facts("attention adapts prototypes to each query; learnt in pseudo-incremental episodes")
     embedder: AttentiveEmbedder
+
+    @classmethod
+    def further_epochs(cls, settings: MethodSettings) -> int:
+        """Those of the episodes."""
+        return cast(CECSettings, settings).episode_epochs
 
     def build_embedder(self, model: ModelSettings, channels: int) -> AttentiveEmbedder:
         """Put the attention beside the backbone."""

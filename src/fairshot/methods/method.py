@@ -127,6 +127,12 @@ class Method(ABC, Generic[SettingsT]):
         del settings
         return cls.facts.passes
 
+    @classmethod
+    def further_epochs(cls, settings: MethodSettings) -> int:
+        """Epochs that phases after the first train for, beyond those of the recipe."""
+        del settings
+        return 0
+
     def embed(self, pictures: Pictures, reporter: Reporter = SILENT) -> Features:
         """Return the features this method classifies by."""
         return self.embedder.embed(pictures, self.flips, reporter=reporter)

@@ -10,6 +10,7 @@ from fairshot.progress import SILENT, Reporter
 from fairshot.reporting import sections
 from fairshot.reporting.ablations import ablation_tables
 from fairshot.reporting.classfigures import Answers, answers, base_classes, confusion_pixels
+from fairshot.reporting.conditions import Conditions, conditions
 from fairshot.reporting.export import write_table
 from fairshot.reporting.groups import Group
 from fairshot.reporting.inline import picture_address
@@ -65,6 +66,7 @@ class Chapter:
     runs: list[Run]
     summary: PaperTable
     diagnosis: PaperTable
+    conditions: list[Conditions]
     balances: list[Balance]
     sessions: list[SessionView]
     tables: list[PaperTable]
@@ -109,6 +111,7 @@ def write_chapter(
         runs=own,
         summary=summary,
         diagnosis=diagnosis,
+        conditions=conditions(groups),
         balances=[balance for place, g in enumerate(groups) if (balance := _balance(place, g)) is not None],
         sessions=[_session_view(groups, t) for t in range(groups[0].session_count)],
         tables=tables,

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from fairshot.evaluation.result import Result
 from fairshot.reporting.chapter import Chapter
+from fairshot.reporting.conditions import TITLES
 from fairshot.reporting.figures import slug
 from fairshot.reporting.groups import Spread, total_seconds
 from fairshot.reporting.runs import Run
@@ -31,7 +32,7 @@ def render_page(chapters: Sequence[Chapter], runs: Sequence[Run], command: str) 
     )
     environment.filters |= {"number": _number, "duration": _duration, "recipe": _recipe, "ratio": _ratio}
     environment.filters |= {"swatch": swatch, "slug": slug}
-    environment.globals["PARTS"] = PARTS
+    environment.globals |= {"PARTS": PARTS, "CONDITIONS": TITLES}
     return environment.get_template("report.html.j2").render(
         chapters=chapters,
         runs=runs,

@@ -1,0 +1,123 @@
+"""Runs on a Ray cluster: one GPU a run, as many at once as the cluster has; folders on a shared disk."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+
+import yaml
+
+from fairshot.errors import UserError
+from fairshot.evaluation.experiment import Place, run
+from fairshot.evaluation.grid import Cell
+from fairshot.progress import LogReporter
+from fairshot.recipes import check_recipe
+from fairshot.training.hardware import choose_hardware
+from fairshot.training.loop import TrainingStopped
+
+RETRIES = 3  # of a run whose machine is lost; it goes on from its checkpoint
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run that has ended: well, or with a problem, or before its end."""
+
+    cell: Cell
+    problem: str | None = None
+    unfinished: bool = False
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a machine of the cluster needs to know of a run."""
+
+    recipe: str
+    out: Path
+    device: str
+    command: str
+    root: Path | None
+    fresh: bool
+    max_minutes: float
+
+
+def run_on_ray(
+    cells: Sequence[Cell], device: str, command: str, root: Path | None, fresh: bool, max_minutes: float
+) -> Iterator[Ended | None]:
+    """Run cells on the Ray cluster that is reachable from here, or on this machine if none is.
+
+    Yields each as it ends, in between None about every second. Closed early, it asks all runs to stop,
+    which they do after a checkpoint.
+    """
+    ray = _connected()
+    if device == "auto":
+        device = "cuda" if ray.cluster_resources().get("GPU", 0) else "cpu"
+    gpus = 1 if device == "cuda" else 0
+    start = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(_run_there)
+    waiting = {}
+    for cell in cells:
+        out = cell.out.resolve()
+        place = None if root is None else root.resolve()
+        task = Task(cell.recipe.as_yaml(), out, device, command, place, fresh, max_minutes)
+        waiting[start.remote(task)] = cell
+    try:
+        while waiting:
+            done, _ = ray.wait(list(waiting), timeout=1.0)
+            for reference in done:
+                yield _ended(ray, reference, waiting.pop(reference))
+            if not done:
+                yield None
+    finally:
+        for reference in waiting:
+            ray.cancel(reference)
+        ray.shutdown()
+
+
+def _connected() -> ModuleType:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+    try:
+        import ray
+    except ImportError:
+        raise UserError("--ray needs Ray: pip install 'fairshot[cluster]'") from None
+    quiet = {"logging_level": "ERROR", "log_to_driver": False}
+    try:
+        ray.init(address="auto", **quiet)
+    except ConnectionError:  # a cluster of this machine alone, whose processes import what this one does
+        here = [str(Path(path).resolve()) for path in sys.path if path]
+        os.environ["PYTHONPATH"] = os.pathsep.join(here)
+        ray.init(include_dashboard=False, **quiet)
+    module: ModuleType = ray
+    return module
+
+
+def _ended(ray: ModuleType, reference: object, cell: Cell) -> Ended:
+    try:
+        ended: Ended = replace(ray.get(reference), cell=cell)
+    except ray.exceptions.RayError as problem:
+        return Ended(cell, f"its process was lost or failed: {problem}")
+    return ended
+
+
+def _run_there(task: Task) -> Ended:
+    """Run one cell in a process of the cluster."""
+    recipe = check_recipe(yaml.safe_load(task.recipe))
+    cell = Cell(recipe, task.out)
+    place = Place(
+        task.out,
+        choose_hardware(task.device),
+        task.command,
+        task.root,
+        fresh=task.fresh,
+        max_minutes=task.max_minutes,
+        reporter=LogReporter(task.out / "log.txt"),
+    )
+    try:
+        run(recipe, place)
+    except UserError as problem:
+        return Ended(cell, str(problem))
+    except TrainingStopped as stopped:
+        return Ended(cell, str(stopped), unfinished=True)
+    return Ended(cell)

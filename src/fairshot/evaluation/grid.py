@@ -1,0 +1,66 @@
+"""Grid: methods x benchmarks x seeds x class orders, each a run of its own in one folder."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairshot.evaluation.result import FILE_NAME
+from fairshot.recipes import Recipe, load_recipe
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a grid, and the folder it has."""
+
+    recipe: Recipe
+    out: Path
+
+    @property
+    def title(self) -> str:
+        """The run as a progress view names it."""
+        order = self.recipe.benchmark.class_order_seed
+        suffix = "" if order is None else f" order {order}"
+        return f"{self.recipe.method_name} {self.recipe.benchmark.name} seed {self.recipe.seed}{suffix}"
+
+    @property
+    def finished(self) -> bool:
+        """Whether this very recipe has left a result here."""
+        return (self.out / FILE_NAME).is_file() and _recorded(self.out) == self.recipe.as_yaml()
+
+
+def plan(
+    methods: Sequence[str],
+    benchmarks: Sequence[str],
+    seeds: Sequence[int],
+    class_orders: Sequence[int | None],
+    overrides: Sequence[str],
+    out: Path,
+) -> list[Cell]:
+    """Return the runs of a grid, each combination once.
+
+    Run folders lie directly in `out`, where a report finds them. A run that an earlier grid left there is
+    found by its recipe, whatever its folder is called.
+    """
+    earlier = {text: folder for folder in _folders(out) if (text := _recorded(folder)) is not None}
+    cells: dict[str, Cell] = {}
+    for benchmark, method, seed, order in itertools.product(benchmarks, methods, seeds, class_orders):
+        shuffled = [] if order is None else [f"benchmark.class_order_seed={order}"]
+        recipe = load_recipe(f"{benchmark}/{method}", [*overrides, *shuffled], seed)
+        parts = [benchmark] if len(set(benchmarks)) > 1 else []
+        parts += [method, f"seed{seed}"] + ([] if order is None else [f"order{order}"])
+        text = recipe.as_yaml()
+        cells[text] = Cell(recipe, earlier.get(text, out / "-".join(parts)))
+    return list(cells.values())
+
+
+def _folders(out: Path) -> list[Path]:
+    return sorted(path for path in out.iterdir() if path.is_dir()) if out.is_dir() else []
+
+
+def _recorded(folder: Path) -> str | None:
+    """Return the recipe that a run folder was begun with."""
+    path = folder / "recipe.yaml"
+    return path.read_text(encoding="utf-8") if path.is_file() else None

@@ -1,0 +1,118 @@
+"""Conditions: what a reader must know of each row to compare it fairly with the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+from rich.table import Table
+
+from fairshot.evaluation.result import Result
+from fairshot.methods import methods
+from fairshot.methods.method import Method, MethodSettings
+from fairshot.reporting.groups import Group, group_results
+from fairshot.reporting.settings import backbone_of
+
+UNKNOWN = "?"  # in place of what this version does not know of a method
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What a method is told and keeps, what it costs, and what it was trained with."""
+
+    label: str
+    summary: str
+    backbone: str
+    epochs: str
+    future: str  # whether it must be told the number of classes to come
+    pictures: str  # whether it keeps pictures of old classes
+    stores: str
+    passes: str
+    unlabelled: str  # whether unlabelled test images moved the classifiers
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The values, in the order of `TITLES`."""
+        return (
+            self.label,
+            self.backbone,
+            self.epochs,
+            self.passes,
+            self.future,
+            self.pictures,
+            self.unlabelled,
+            self.stores,
+        )
+
+
+TITLES = {
+    "method": "and where several runs share it, what sets this one apart",
+    "backbone": "the network",
+    "epochs": "of the base session, and of further phases of it",
+    "passes": "of the network for one test image",
+    "knows future": "whether it must be told the number of classes to come",
+    "keeps pictures": "of old classes",
+    "unlabelled": "whether unlabelled test images move its classifiers",
+    "stores": "what it keeps of each class",
+}
+
+
+def conditions(groups: Sequence[Group]) -> list[Conditions]:
+    """Return the conditions of each group of runs."""
+    return [_conditions(group) for group in groups]
+
+
+def conditions_table(results: Sequence[Result]) -> Table:
+    """Show the conditions of runs in a terminal, methods on several benchmarks once for each."""
+    table = Table(
+        title="conditions",
+        title_justify="left",
+        title_style="bold",
+        padding=(0, 0, 0, 1),
+        header_style="dim",
+    )
+    for title in TITLES:
+        table.add_column(title)
+    seen = dict.fromkeys(one.cells for one in conditions(group_results(results)))
+    for cells in seen:
+        table.add_row(*cells)
+    return table
+
+
+def _conditions(group: Group) -> Conditions:
+    result = group.results[0]
+    kind = methods().get(result.method)
+    training = result.recipe.get("training", {})
+    facts = kind.facts if kind else None
+    epochs, passes = str(training.get("epochs", UNKNOWN)), UNKNOWN
+    if kind is not None:
+        settings = _settings(kind, result.recipe.get("method"))
+        passes = str(kind.passes(settings))
+        further = kind.further_epochs(settings)
+        epochs += f" + {further}" if further else ""
+    return Conditions(
+        label=group.label,
+        summary=facts.summary if facts else UNKNOWN,
+        backbone=backbone_of(result.recipe) or UNKNOWN,
+        epochs=epochs,
+        future=_yes(facts.knows_future) if facts else UNKNOWN,
+        pictures=_yes(facts.keeps_exemplars) if facts else UNKNOWN,
+        stores=facts.stores if facts else UNKNOWN,
+        passes=passes,
+        unlabelled=_yes(result.transductive),
+    )
+
+
+def _settings(kind: type[Method[Any]], section: Any) -> MethodSettings:
+    """Read the method's own settings; the defaults where the result is of another version."""
+    options = {k: v for k, v in section.items() if k != "name"} if isinstance(section, Mapping) else {}
+    try:
+        return kind.Settings.model_validate(options)
+    except ValidationError:
+        return kind.Settings()
+
+
+def _yes(flag: bool) -> str:
+    return "yes" if flag else "no"

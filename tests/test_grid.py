@@ -1,0 +1,119 @@
+"""A grid of runs: planned once, skipped when finished, continued when not, on this machine or through Ray."""
+
+import pytest
+
+from commands import fairshot
+from fairshot.errors import UserError
+from fairshot.evaluation.grid import plan
+from fairshot.evaluation.result import Result
+from fairshot.methods import methods
+from fairshot.recipes import load_recipe
+from fairshot.reporting.conditions import TITLES, UNKNOWN, conditions
+from fairshot.reporting.groups import group_results
+from results_factory import make_result
+
+SMALL = [
+    "benchmark.base_classes=4",
+    "benchmark.way=2",
+    "benchmark.sessions=1",
+    "model.size=14",
+    "training.epochs=1",
+]
+SETS = [part for key in SMALL for part in ("--set", key)]
+
+
+def names(cells) -> list[str]:
+    return [cell.out.name for cell in cells]
+
+
+def test_every_combination_is_a_run_of_its_own(tmp_path):
+    cells = plan(["ncm", "teen"], ["doodles"], [0, 1], [None, 3], [], tmp_path)
+    assert names(cells) == [
+        f"{method}-seed{seed}{order}"
+        for method in ("ncm", "teen")
+        for seed in (0, 1)
+        for order in ("", "-order3")
+    ]
+    recipe = cells[-1].recipe
+    assert (recipe.method_name, recipe.seed, recipe.benchmark.class_order_seed) == ("teen", 1, 3)
+    assert cells[-1].title == "teen doodles seed 1 order 3"
+    assert names(plan(["ncm", "ncm"], ["doodles"], [0, 0], [None], [], tmp_path)) == ["ncm-seed0"]
+    several = plan(["ncm"], ["doodles", "cifar100"], [0], [None], [], tmp_path)
+    assert names(several) == ["doodles-ncm-seed0", "cifar100-ncm-seed0"]
+    with pytest.raises(UserError, match="'doodles/scn' is neither"):
+        plan(["scn"], ["doodles"], [0], [None], [], tmp_path)
+
+
+def test_a_run_is_found_by_its_recipe_whatever_its_folder_is_called(tmp_path):
+    recipe = load_recipe("doodles/ncm", ["training.epochs=3"], 0)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "recipe.yaml").write_text(recipe.as_yaml())
+    (cell,) = plan(["ncm"], ["doodles"], [0], [None], ["training.epochs=3"], tmp_path)
+    assert (cell.out.name, cell.finished) == ("mine", False)
+    (tmp_path / "mine" / "result.json").write_text("{}")
+    assert cell.finished
+    (other,) = plan(["ncm"], ["doodles"], [0], [None], ["training.epochs=4"], tmp_path)
+    assert (other.out.name, other.finished) == ("ncm-seed0", False)
+
+
+def test_a_comparison_stops_goes_on_and_grows(tmp_path):
+    first = ("compare", "ncm", "teen", *SETS, "--out", "grid")
+    stopped = fairshot(tmp_path, *first, "--max-minutes", "0")
+    assert stopped.process.exitcode == 75
+    assert "the same command goes on" in stopped.stderr
+    done = fairshot(tmp_path, *first)
+    assert done.process.exitcode == 0, done.stderr
+    assert "going on from step" in (tmp_path / "grid" / "ncm-seed0" / "log.txt").read_text()
+    assert (tmp_path / "grid" / "ncm-seed0" / "figures").is_dir()
+    before = (tmp_path / "grid" / "ncm-seed0" / "result.json").stat().st_mtime_ns
+    more = fairshot(tmp_path, *first, "--class-order", "5")
+    assert more.process.exitcode == 0, more.stderr
+    shuffled = Result.read(tmp_path / "grid" / "teen-seed0-order5")
+    assert shuffled.class_names != Result.read(tmp_path / "grid" / "teen-seed0").class_names
+    assert (tmp_path / "grid" / "ncm-seed0" / "result.json").stat().st_mtime_ns == before
+    for title in ("conditions", "backbone", "tiny", "passes"):
+        assert title in done.stdout
+
+
+def test_a_run_that_fails_does_not_stop_the_others(tmp_path):
+    folder = tmp_path / "runs" / "compare-doodles"  # what it is called when no other is asked for
+    busy = folder / "ncm-seed0"
+    busy.mkdir(parents=True)
+    (busy / "recipe.yaml").write_text("another: recipe\n")
+    command = fairshot(tmp_path, "compare", "ncm", "teen", *SETS)
+    assert command.process.exitcode == 2
+    assert "holds a run of another recipe" in command.stderr
+    assert "Traceback" not in command.stderr
+    assert Result.read(folder / "teen-seed0").method == "teen"
+    assert "teen" in command.stdout
+
+
+def test_through_ray_two_runs_end_as_they_do_here(tmp_path):
+    pytest.importorskip("ray")
+    arguments = ("compare", "ncm", "fact", *SETS, "--device", "cpu", "--ray", "--out", "grid")
+    command = fairshot(tmp_path, *arguments)
+    assert command.process.exitcode == 0, command.stderr
+    here = fairshot(tmp_path, "compare", "ncm", *SETS, "--device", "cpu", "--out", "here")
+    assert here.process.exitcode == 0, here.stderr
+    through, beside = (Result.read(tmp_path / out / "ncm-seed0") for out in ("grid", "here"))
+    assert through.confusions == beside.confusions
+    assert "training: done" in (tmp_path / "grid" / "fact-seed0" / "log.txt").read_text()
+    again = fairshot(tmp_path, *arguments)
+    assert again.stdout == command.stdout
+    assert again.stderr.count("finished already") == 2
+
+
+def test_conditions_say_what_sets_rows_apart():
+    settings = {"name": "cec", "episode_epochs": 7}
+    recipe = {"training": {"epochs": 20}, "model": {"backbone": "resnet18"}, "method": settings}
+    groups = group_results([make_result("cec", recipe=recipe), make_result("of_tomorrow")])
+    ours, unknown = conditions(groups)
+    assert len(ours.cells) == len(TITLES)
+    assert (ours.backbone, ours.epochs, ours.passes, ours.future) == ("resnet18", "20 + 7", "1", "no")
+    assert (unknown.summary, unknown.passes) == (UNKNOWN, UNKNOWN)
+    facts = methods()["fact"].facts
+    (row,) = conditions(group_results([make_result("fact")]))
+    assert (row.future, row.stores) == ("yes", facts.stores)
+    twelve = {"method": {"name": "savc", "fantasy": "turns_and_colours"}}
+    (row,) = conditions(group_results([make_result("savc", recipe=twelve)]))
+    assert row.passes == "12"
