@@ -63,13 +63,13 @@ def test_the_head_has_a_row_for_each_component_of_each_mixture(intra, inter):
 # Fusion (eq. 5)
 
 
-def fused_by_hand(views, labels, noise, classes, low, high, fused_weight):
+def fused_by_hand(views, labels, noise, classes, low, high, fused_weight, fused_views=2):
     """Loops over images: (image, mixture, weight), the plain ones of each view first."""
     views, noise = [view.numpy() for view in views], noise.numpy()
     own = len(labels) - noise.shape[1]
     out = [(view[i], labels[i], 1.0) for view in views for i in range(own)]
     for k in range(noise.shape[1]):
-        for view in views:
+        for view in views[:fused_views]:
             for i in range(own):
                 j = i + k + 1
                 lam = low + (high - low) * noise[i, k]
@@ -80,15 +80,16 @@ def fused_by_hand(views, labels, noise, classes, low, high, fused_weight):
     return out
 
 
-@pytest.mark.parametrize("fusions", [1, 3])
-def test_images_are_fused_with_their_neighbours_the_same_way_in_both_views(fusions):
-    objective = stimulation(4, fusions_per_image=fusions, lam=(0.3, 0.8), fused_weight=0.5)
+@pytest.mark.parametrize(("fusions", "fused_views"), [(1, 2), (3, 2), (1, 1)])
+def test_images_are_fused_with_their_neighbours_the_same_way_in_both_views(fusions, fused_views):
+    chosen = {"fusions_per_image": fusions, "fused_weight": 0.5, "fused_views": fused_views}
+    objective = stimulation(4, lam=(0.3, 0.8), **chosen)
     labels = [0, 3, 3, 1, 2, 0, 1, 1][: 5 + fusions]
     views = [uniform(len(labels), 1, 8, 8, seed=seed) for seed in (1, 2)]
     noise = uniform(len(labels), fusions, seed=3)
     images, targets, weights = objective.fuse(views, torch.tensor(labels), noise)
-    expected = fused_by_hand(views, labels, noise, 4, low=0.3, high=0.8, fused_weight=0.5)
-    assert len(images) == len(expected) == 2 * 5 * (1 + fusions)
+    expected = fused_by_hand(views, labels, noise, 4, 0.3, 0.8, 0.5, fused_views)
+    assert len(images) == len(expected) == 5 * (2 + fused_views * fusions)
     for image, target, weight, (image_, target_, weight_) in zip(
         images, targets.tolist(), weights.tolist(), expected, strict=True
     ):

@@ -50,9 +50,11 @@ class FusedObjective(Objective):
         lam: tuple[float, float],
         distribution: Distribution,
         fused_weight: float,
+        fused_views: int | None = None,  # how many of the views are blended; none: all
     ) -> None:
         super().__init__()
         self.classes, self.lam, self.fused_weight = classes, lam, fused_weight
+        self.fused_views = fused_views
         self.halo = self.noise = fusions
         self.beta = BetaWeights(20) if distribution == "beta" else None
 
@@ -70,7 +72,7 @@ class FusedObjective(Objective):
             lam = self.fusion_weight(noise[:own, k])[:, None, None, None]
             different = labels[:own] != labels[partner]
             fused = surplus_labels(labels[:own], labels[partner], self.classes)
-            for view in views:
+            for view in views[: self.fused_views]:
                 images.append(lam * view[:own] + (1 - lam) * view[partner])
                 targets.append(torch.where(different, fused, 0))
                 weights.append(different * self.fused_weight)

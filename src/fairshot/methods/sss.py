@@ -35,6 +35,7 @@ class SSSSettings(MethodSettings):
     lam: ShareRange = (0.4, 0.6)  # of the fusion weight
     lam_distribution: Distribution = "uniform"  # beta: Beta(20, 20) clamped to the range
     fused_weight: float = Field(1.0, gt=0)  # of fused images in the loss
+    fused_views: int = Field(2, ge=1, le=2)  # views that are fused; one spares a quarter of the images
     scale: float = Field(16.0, gt=0)
     margin: float = Field(0.0, ge=0)
     label_smoothing: float = Field(0.0, ge=0, lt=1)
@@ -62,7 +63,8 @@ class Stimulation(FusedObjective):
 
     def __init__(self, embedder: Embedder, classes: int, settings: SSSSettings) -> None:
         fusions = settings.fusions_per_image if settings.inter else 0
-        super().__init__(classes, fusions, settings.lam, settings.lam_distribution, settings.fused_weight)
+        blend = (settings.lam, settings.lam_distribution, settings.fused_weight, settings.fused_views)
+        super().__init__(classes, fusions, *blend)
         self.embedder, self.settings = embedder, settings
         self.components = 2 if settings.intra else 1
         self.head = CosineHead(self.components * mixtures(classes, settings.inter), embedder.width_tilde)

@@ -20,9 +20,10 @@ from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.models.pixels import DevicePictures
 from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Settings
+from fairshot.training.batch_norm import sum_batch_norms
 from fairshot.training.batches import NOISE_RANGE, Batches, shuffled
 from fairshot.training.checkpoints import Checkpoint, Checkpoints
-from fairshot.training.hardware import share_batch_norms, synchronise
+from fairshot.training.hardware import synchronise
 from fairshot.training.interruption import watch_for_interruption
 from fairshot.training.views import NOISE_COLUMNS, ViewSettings, random_view
 
@@ -195,7 +196,7 @@ class _Run:
     ) -> None:
         self.trainer, self.settings, self.objective, self.batches = trainer, settings, objective, batches
         fabric = trainer.fabric
-        share_batch_norms(objective, fabric)
+        sum_batch_norms(objective, fabric)
         objective.to(fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.sgd = torch.optim.SGD(
             [weight for weight in objective.parameters() if weight.requires_grad],
