@@ -178,7 +178,7 @@ def test_odd_labels_survive_latex(tmp_path):
     text = to_latex(overall_table(groups, []))
     assert r"50\%\_of \$a \& b\textasciitilde{}c\{\}\textbackslash{}" in text
     paths = write_table(overall_table(groups, []), tmp_path, "x-")
-    assert [path.name for path in paths] == ["x-overall.tex", "x-overall.csv"]
+    assert [path.name for path in paths] == ["x-overall.tex", "x-overall.md", "x-overall.csv"]
 
 
 def test_diagnosis_tells_bias_from_features(groups):

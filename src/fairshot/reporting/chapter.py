@@ -15,6 +15,7 @@ from fairshot.reporting.export import write_table
 from fairshot.reporting.groups import Group
 from fairshot.reporting.inline import picture_address
 from fairshot.reporting.measures import BASE_AVG, BASE_INC, INC_AVG
+from fairshot.reporting.orders import orders_table
 from fairshot.reporting.papertables import (
     PaperTable,
     comparison_tables,
@@ -102,6 +103,9 @@ def write_chapter(
     rows = published().on(groups[0].benchmark, groups[0].session_count)
     summary, diagnosis = summary_table(groups), diagnosis_table(groups)
     tables = [*comparison_tables(groups, rows), *ablation_tables(groups, published())]
+    results = [run.result for run in runs if run.result and run.result.benchmark == groups[0].benchmark]
+    if (orders := orders_table(results)) is not None:
+        tables.append(orders)
     written = {
         t.key: write_table(t, studio.out / "tables", studio.prefix) for t in (summary, diagnosis, *tables)
     }

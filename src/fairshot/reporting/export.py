@@ -1,4 +1,4 @@
-"""Tables as LaTeX for a paper and as CSV for a spreadsheet."""
+"""Tables as LaTeX for a paper, as Markdown for a page and as CSV for a spreadsheet."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _LATEX = {
 
 
 def write_table(table: PaperTable, folder: Path, prefix: str = "") -> list[Path]:
-    """Write the table as LaTeX and CSV into the folder."""
+    """Write the table as LaTeX, Markdown and CSV into the folder."""
     paths = []
-    for suffix, text in (("tex", to_latex(table)), ("csv", to_csv(table))):
+    for suffix, text in (("tex", to_latex(table)), ("md", to_markdown(table)), ("csv", to_csv(table))):
         path = folder / f"{prefix}{table.key}.{suffix}"
         write_atomically(path, text.encode())
         paths.append(path)
@@ -51,6 +51,25 @@ def _csv_cells(value: Spread | None) -> tuple[str, str]:
     if value is None:
         return "", ""
     return repr(value.mean), "" if value.deviation is None else repr(value.deviation)
+
+
+def to_markdown(table: PaperTable) -> str:
+    """Write a table of two decimals: best values bold, remarks in brackets."""
+    titles = [PARTS[part][0] for part in table.parts] + [column.title for column in table.columns]
+    lines = [f"| | {' | '.join(titles)} |", "|---" * (len(titles) + 1) + "|"]
+    for place, row in enumerate(table.rows):
+        label = f"{row.name} ({'; '.join(row.remarks)})" if row.remarks else row.name
+        ticks = ["x" if part in row.parts else "" for part in table.parts]
+        numbers = [_markdown_cell(value, place in table.winners[i]) for i, value in enumerate(row.values)]
+        lines.append(f"| {' | '.join([label, *ticks, *numbers])} |")
+    return "\n".join([*lines, ""])
+
+
+def _markdown_cell(value: Spread | None, is_best: bool) -> str:
+    if value is None:
+        return "-"
+    mean = f"**{value.mean:.2f}**" if is_best else f"{value.mean:.2f}"
+    return mean if value.deviation is None else f"{mean} ± {value.deviation:.2f}"
 
 
 def to_latex(table: PaperTable) -> str:

@@ -88,7 +88,7 @@ def group_results(results: Sequence[Result]) -> list[Group]:
     """Gather runs that differ only in their seed, in the order of first appearance."""
     gathered: dict[str, list[Result]] = {}
     for result in results:
-        identity = [result.method, result.benchmark, result.sessions, _without_seed(result.recipe)]
+        identity = [result.method, result.benchmark, result.sessions, without_seed(result.recipe)]
         gathered.setdefault(json.dumps(identity, sort_keys=True, default=str), []).append(result)
     members = list(gathered.values())
     return [Group(_label(own, members), tuple(own)) for own in members]
@@ -111,7 +111,7 @@ def _label(own: list[Result], members: list[list[Result]]) -> str:
     rivals = [other for other in members if other[0].method == method and other[0].benchmark == benchmark]
     if len(rivals) == 1:
         return method
-    settings = [dict(flat(_without_seed(rival[0].recipe))) for rival in rivals]
+    settings = [dict(flat(without_seed(rival[0].recipe))) for rival in rivals]
     mine = settings[rivals.index(own)]
     differing = [key for key in mine if any(other.get(key) != mine[key] for other in settings)]
     parts = [key for key in differing if _last(key) in PARTS]
@@ -128,7 +128,8 @@ def _last(key: str) -> str:
     return key.rpartition(".")[2]
 
 
-def _without_seed(recipe: Mapping[str, Any]) -> dict[str, Any]:
+def without_seed(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """What runs with different seeds have in common."""
     return {key: value for key, value in recipe.items() if key != "seed"}
 
 

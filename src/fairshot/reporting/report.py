@@ -10,6 +10,7 @@ from fairshot.files import write_atomically
 from fairshot.progress import SILENT, Reporter
 from fairshot.reporting.chapter import write_chapter
 from fairshot.reporting.groups import by_benchmark, group_results
+from fairshot.reporting.orders import in_main_order
 from fairshot.reporting.page import render_page
 from fairshot.reporting.plates import Studio
 from fairshot.reporting.runs import find_runs, read_run
@@ -27,7 +28,8 @@ def write_report(
     folders = find_runs(paths)
     out = out or Path(os.path.commonpath([folder.absolute() for folder in folders])) / "report"
     runs = [read_run(folder) for folder in folders]
-    comparable = by_benchmark(group_results([run.result for run in runs if run.result is not None]))
+    results = [run.result for run in runs if run.result is not None]
+    comparable = by_benchmark(group_results(in_main_order(results)))
     chapters = []
     for place, (name, groups) in enumerate(comparable.items()):
         studio = Studio(out, f"{place + 1}-" if len(comparable) > 1 else "")

@@ -1,0 +1,71 @@
+"""Runs in several class orders: one line each, the deviation taken over the orders."""
+
+import numpy as np
+import pytest
+
+from fairshot.reporting.export import to_markdown
+from fairshot.reporting.orders import MEASURES, in_main_order, orders_table
+from fairshot.reporting.report import write_report
+from results_factory import make_result, write_run
+
+
+def runs(method="sss", novel=0.4):
+    """Two seeds of the official order, one of each of two shuffled ones."""
+    official = [
+        make_result(method, seed, novel=novel, recipe={"benchmark": {"class_order_seed": None}})
+        for seed in (0, 1)
+    ]
+    shuffled = [
+        make_result(method, 0, novel=novel + 0.1 * order, recipe={"benchmark": {"class_order_seed": order}})
+        for order in (1, 2)
+    ]
+    return [*official, *shuffled]
+
+
+def test_seeds_of_an_order_count_once():
+    results = runs()
+    table = orders_table(results)
+    assert table is not None
+    (row,) = table.rows
+    assert row.label == "sss"
+    assert row.remarks == ("3 class orders",)
+    for measure, value in zip(MEASURES, row.values, strict=True):
+        by_run = [measure.pick(result.metrics) for result in results]
+        orders = [np.mean(by_run[:2]), by_run[2], by_run[3]]
+        assert value.mean == pytest.approx(np.mean(orders))
+        assert value.deviation == pytest.approx(np.std(orders, ddof=1))
+
+
+def test_one_order_makes_no_table():
+    assert orders_table(runs()[:2]) is None
+    assert orders_table(runs()[3:]) is None
+
+
+def test_shuffled_runs_stand_aside_only_where_the_official_order_was_run():
+    results = runs()
+    assert in_main_order(results) == results[:2]
+    alone = runs("ncm")[2:]
+    assert in_main_order([*results, *alone]) == [*results[:2], *alone]
+
+
+def test_the_page_and_its_files_hold_the_table(tmp_path):
+    for place, result in enumerate([*runs(), *runs("ncm", novel=0.2)]):
+        write_run(tmp_path / f"run-{place}", result, features=False)
+    page = write_report([tmp_path], tmp_path / "out").read_text()
+    assert "Over class orders" in page
+    assert "class_order_seed=1" not in page
+    markdown = (tmp_path / "out" / "tables" / "class-orders.md").read_text().splitlines()
+    assert markdown[0].startswith("| | Overall avg (%) | Last (%) |")
+    assert [line.split(" |")[0] for line in markdown[2:]] == [
+        "| sss (3 class orders)",
+        "| ncm (3 class orders)",
+    ]
+
+
+def test_markdown_shows_mean_deviation_and_the_best():
+    table = orders_table([*runs(), *runs("ncm", novel=0.1)])
+    assert table is not None
+    first, second = (row.values[1] for row in table.rows)
+    better, worse = to_markdown(table).splitlines()[2:]
+    assert f"| **{first.mean:.2f}** ± {first.deviation:.2f} |" in better
+    assert f"| {second.mean:.2f} ± {second.deviation:.2f} |" in worse
