@@ -156,19 +156,27 @@ def _plain(
 ) -> Speed:
     """Train as most public code does: DataLoader workers, float32, no compilation."""
     _forget_peak(fabric)
-    objective = _objective(recipe, classes, array.shape[3]).to(fabric.device)
-    images = _images_per_source(_objective(recipe, classes, array.shape[3]))
-    optimiser = torch.optim.SGD(objective.parameters(), lr=0.01, momentum=0.9)
+    objective = _objective(recipe, classes, array.shape[3])
+    images = _images_per_source(objective)
+    objective.to(fabric.device)
     workers = min(8, os.cpu_count() or 1)
+    dataset = _PlainDataset(array, labels, recipe.views, recipe.model.size)
+    batch = recipe.training.batch + objective.halo
     loader = DataLoader(
-        _PlainDataset(array, labels, recipe.views, recipe.model.size),
-        batch_size=recipe.training.batch + objective.halo,
-        shuffle=True,
-        drop_last=True,
-        num_workers=workers,
-        persistent_workers=True,
+        dataset, batch, shuffle=True, drop_last=True, num_workers=workers, persistent_workers=True
     )
     warm = 2 * workers + 2  # what the workers had prepared before the clock started
+    seconds = _plain_steps(objective, loader, fabric, warm, steps, reporter)
+    sources = recipe.training.batch * steps / seconds
+    name = f"plain: PIL in {workers} workers, float32, eager"
+    return Speed(name, sources * images, 0.0, len(labels) / sources, 0.0, _peak(fabric))
+
+
+def _plain_steps(
+    objective: Objective, loader: DataLoader[Any], fabric: Fabric, warm: int, steps: int, reporter: Reporter
+) -> float:
+    """Take some steps to warm up, then others; return the seconds of these."""
+    optimiser = torch.optim.SGD(objective.parameters(), lr=0.01, momentum=0.9)
     began = 0.0
     with reporter.track("plain training", warm + steps) as advance:
         for step, (first, second, target) in zip(range(warm + steps), _endless(loader), strict=False):
@@ -183,15 +191,7 @@ def _plain(
             optimiser.step()
             advance()
     synchronise(fabric)
-    sources = recipe.training.batch * steps / (time.perf_counter() - began)
-    return Speed(
-        f"plain: PIL in {workers} workers, float32, eager",
-        sources * images,
-        0.0,
-        len(labels) / sources,
-        0.0,
-        _peak(fabric),
-    )
+    return time.perf_counter() - began
 
 
 def _endless(loader: DataLoader[Any]) -> Any:
