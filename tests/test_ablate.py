@@ -56,15 +56,59 @@ def test_another_training_is_not_taken_over(folder):
     assert not (folder / "other" / "result.json").exists()
 
 
-def test_the_tradeoff_of_a_run_marks_what_was_chosen_without_its_test_images(folder):
-    command = ["tradeoff", "components/resistance", "--novel", "2", "--held-out", "20", "--device", "cpu"]
-    done = fairshot(folder, *command)
+PSEUDO = ["--novel", "2", "--held-out", "20", "--draws", "2", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def curves(folder):
+    done = fairshot(folder, "tradeoff", "components/resistance", *PSEUDO)
     assert done.process.exitcode == 0, done.stderr
-    curves = json.loads((folder / "components" / "resistance" / "tradeoff.json").read_text())["rules"]
-    assert len(curves) >= 4
+    return json.loads((folder / "components" / "resistance" / "tradeoff.json").read_text())["rules"]
+
+
+def test_the_tradeoff_of_a_run_marks_what_was_chosen_without_its_test_images(folder, curves):
+    run = folder / "components" / "resistance"
+    trials = json.loads((run / "pseudo-novel" / "trials.json").read_text())
+    assert len(curves) == 10
     for curve in curves:
-        assert [point["tuned"] for point in curve["points"]].count(True) == 1
+        chosen = [point for point in curve["points"] if point["tuned"]]
+        assert len(chosen) == 1
+        tried = [trial for trial in trials if trial["rule"] == curve["name"]]
+        best = max(tried, key=lambda trial: (trial["overall_avg"] + trial["harmonic_mean_avg"]) / 2)
+        assert chosen[0]["method"] == best["method"]
+        assert f"| {curve['name']} |" in (run / "tradeoff.md").read_text()
     resistance = next(curve for curve in curves if curve["name"] == "Resistance")
-    result = Result.read(folder / "components" / "resistance")
+    result = Result.read(run)
     at_run = next(p for p in resistance["points"] if p["setting"] == result.recipe["method"]["gamma"])
     assert at_run["overall_avg"] == pytest.approx(result.metrics.overall_avg)
+    assert "no test image is read" in (run / "pseudo-novel" / "log.txt").read_text()
+
+
+def test_what_the_tradeoff_chose_is_run_on_the_same_base_session(folder, curves):
+    point = next(p for p in curves[-1]["points"] if p["tuned"])
+    assert point["method"]["own_share"] > 0
+    gate = [part for key, value in point["method"].items() for part in ("--set", f"method.{key}={value}")]
+    base = ["--base", "components/resistance", "--out", "gated"]
+    done = fairshot(folder, "run", "doodles/sss", *base, *TINY, *gate)
+    assert done.process.exitcode == 0, done.stderr
+    result = Result.read(folder / "gated")
+    assert result.metrics.overall_avg == pytest.approx(point["overall_avg"])
+    assert result.metrics.harmonic_mean_avg == pytest.approx(point["harmonic_mean_avg"])
+    refused = fairshot(folder, "new", "shop", "--from", "gated")
+    assert refused.process.exitcode == 2
+    assert "first look of the paper" in refused.stderr
+
+
+def test_runs_of_several_seeds_share_one_pseudo_novel_training(folder, curves):
+    done = fairshot(folder, "run", "doodles/sss", "--seed", "1", "--out", "seed1", *TINY)
+    assert done.process.exitcode == 0, done.stderr
+    shared = ["--pseudo", "components/resistance/pseudo-novel"]
+    done = fairshot(folder, "tradeoff", "seed1", *shared, *PSEUDO)
+    assert done.process.exitcode == 0, done.stderr
+    found = json.loads((folder / "seed1" / "tradeoff.json").read_text())
+    first = json.loads((folder / "components" / "resistance" / "tradeoff.json").read_text())
+    assert found["chosen_on_pseudo_novel"] == first["chosen_on_pseudo_novel"]
+    assert found["rules"] != first["rules"]
+    refused = fairshot(folder, "tradeoff", "components/inter", *shared, *PSEUDO)
+    assert refused.process.exitcode == 2
+    assert "another recipe" in refused.stderr

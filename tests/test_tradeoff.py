@@ -1,21 +1,34 @@
-"""The trade-off of the gates: the rules on features that are biased towards base classes."""
+"""The trade-off of the gates: every rule is what SSS does with it, and strength trades base for novel."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from fairshot.classifiers.dual import separately
-from fairshot.classifiers.gate import favour, fit_whitening, noise_ratio, unbias
-from fairshot.classifiers.prototypes import prototypes
-from fairshot.classifiers.resistance import accumulate, resist
-from fairshot.classifiers.similarity import similarity
-from fairshot.evaluation.tradeoff import Embedded, EmbeddedSession, Situation, best, rules, tradeoff
+from fairshot.classifiers.gate import Space
+from fairshot.evaluation.metrics import metrics_from_confusions
+from fairshot.evaluation.pseudo import pseudo_courses
+from fairshot.evaluation.sessions import run_sessions
+from fairshot.evaluation.tradeoff import (
+    BaseSession,
+    Course,
+    Embedded,
+    EmbeddedSession,
+    Gate,
+    choose,
+    embed_stream,
+    every_gate,
+    tradeoff,
+)
+from fairshot.evaluation.tuning import cast_roles
+from toys import after_base, learnt_base, toy_method, toy_stream
 
 BASE, WAY, SESSIONS, SHOTS = 8, 3, 2, 5
 
 
 @pytest.fixture(scope="module")
-def sessions():
+def course():
     """Classes around random directions; novel ones have five shots, base ones sixty, which is the bias."""
     generator = torch.Generator().manual_seed(0)
     classes = BASE + WAY * SESSIONS
@@ -30,64 +43,127 @@ def sessions():
         ids = torch.arange(first, first + count)
         return EmbeddedSession(draw(ids.repeat(shots)), draw(ids.repeat(30)))
 
-    return [session(0, BASE, 60), *(session(BASE + WAY * t, WAY, SHOTS) for t in range(SESSIONS))]
+    sessions = [session(0, BASE, 60), *(session(BASE + WAY * t, WAY, SHOTS) for t in range(SESSIONS))]
+    return Course(BaseSession(sessions[0].train), sessions)
 
 
-@pytest.fixture(scope="module")
-def points(sessions):
-    return tradeoff(sessions, rules())
+GATES = [
+    Gate("plain", 0.0),
+    Gate("plain", 0.0, gamma=0.4),
+    Gate("constant", 0.03),
+    Gate("unbiased", 1.0),
+    Gate("left_out", 0.8),
+    Gate("constant", 0.1, Space(0.5, 1.0)),
+    Gate("unbiased", 1.25, Space(0.7, 2.0)),
+    Gate("left_out", 0.7, Space(0.5, 0.5), gamma=0.2),
+    Gate("constant", 0.1, Space(0.5, 1.0, 0.2)),
+]
 
 
-def of(points, rule):
-    return {point.strength: point.metrics for point in points if point.rule == rule}
+def started(gate):
+    method = toy_method("sss", **gate.settings())
+    method.restore_parts(learnt_base("sss"))
+    method.start_base(toy_stream().base.train)
+    return method
 
 
-def test_without_strength_every_plain_rule_is_algorithm_1(sessions, points):
-    plain = [of(points, name)[0.0] for name in ("Resistance", "constant", "unbiased")]
-    assert plain[0] == plain[1] == plain[2]
-    now = Situation(sessions)
-    first = similarity(now.test.g, prototypes(now.train.g, now.train.labels, range(now.classes)))
-    second = similarity(now.test.g_tilde, prototypes(now.train.g_tilde, now.train.labels, range(now.classes)))
-    answers = separately(first, second, BASE).argmax(1)
-    assert plain[0].last == pytest.approx(100 * (answers == now.test.labels).double().mean().item())
+@pytest.mark.parametrize("gate", GATES, ids=str)
+def test_a_gate_is_what_sss_does_with_its_settings(gate):
+    stream = toy_stream()
+    sessions = embed_stream(after_base("sss"), stream)
+    outcome = run_sessions(started(gate), stream)
+    expected = metrics_from_confusions(outcome.confusions, [len(one.classes) for one in stream.sessions])
+    assert Course(BaseSession(sessions[0].train), sessions).through(gate) == expected
 
 
-def test_each_rule_is_what_its_name_says(sessions):
-    now = Situation(sessions)
-    by_name = {rule.name: rule.looks for rule in rules(power=0.7, shrinkage=3.0)}
-    P_tilde = prototypes(now.train.g_tilde, now.train.labels, range(now.classes))
-    delta = torch.zeros_like(P_tilde[:BASE])
-    for t in range(SESSIONS):
-        delta = accumulate(delta, P_tilde[:BASE], P_tilde[BASE + WAY * t : BASE + WAY * (t + 1)])
-    moved = torch.cat([resist(P_tilde[:BASE], delta, 0.3), P_tilde[BASE:]])
-    first, second = by_name["Resistance"](now, 0.3)
-    torch.testing.assert_close(second, similarity(now.test.g_tilde, moved))
-    torch.testing.assert_close(by_name["constant"](now, 0.1)[0], favour(first, BASE, 0.1))
-    space = fit_whitening(sessions[0].train.g, sessions[0].train.labels, BASE, 0.7, 3.0)
-    train = space.transform(now.train.g)
-    look = similarity(space.transform(now.test.g), prototypes(train, now.train.labels, range(now.classes)))
-    torch.testing.assert_close(by_name["whitened, constant"](now, 0.1)[0], favour(look, BASE, 0.1))
-    both = by_name["both whitened, constant"](now, 0.1)
-    torch.testing.assert_close(both[0], favour(look, BASE, 0.1))
-    space = fit_whitening(sessions[0].train.g_tilde, sessions[0].train.labels, BASE, 1.0, 3.0)
-    P_white = prototypes(space.transform(now.train.g_tilde), now.train.labels, range(now.classes))
-    torch.testing.assert_close(both[1], similarity(space.transform(now.test.g_tilde), P_white))
-    ratio = noise_ratio(train, now.train.labels, range(BASE, now.classes))
-    shots = torch.full((WAY * SESSIONS,), SHOTS)
-    torch.testing.assert_close(by_name["whitened, unbiased"](now, 1.0)[0], unbias(look, BASE, shots, ratio))
+@pytest.mark.parametrize("gate", GATES[2:], ids=str)
+def test_all_that_sss_has_learnt_with_a_gate_is_in_its_tensors(gate):
+    method, stream = started(gate), toy_stream()
+    for session in stream.sessions[1:]:
+        copy = toy_method("sss", **gate.settings())
+        copy.restore({key: value.clone() for key, value in method.tensors().items()})
+        method.learn(session.train)
+        copy.learn(session.train)
+        features = method.embed(session.test.pictures)
+        assert torch.equal(copy.scores(features), method.scores(features))
 
 
-@pytest.mark.parametrize(
-    "rule", ["Resistance", "constant", "unbiased", "whitened, constant", "whitened, unbiased"]
-)
-def test_strength_trades_base_for_novel_accuracy(points, rule):
-    curve = of(points, rule)
-    weakest, strongest = curve[min(curve)], curve[max(curve)]
-    assert strongest.inc_avg > weakest.inc_avg
-    assert strongest.base_avg < weakest.base_avg
+def test_further_shots_and_unlabelled_images_move_the_first_look_too():
+    method, stream = started(replace(GATES[5], strength=0.05)), toy_stream()
+    method.learn(stream.sessions[1].train)
+    before = method.look.prototypes.clone()
+    method.learn(stream.sessions[1].test)
+    refined = method.look.prototypes.clone()
+    assert not torch.equal(refined[6:], before[6:])
+    assert torch.equal(refined[:6], before[:6])
+    method.adapt(method.embed(stream.base.test.pictures))
+    assert not torch.equal(method.look.prototypes[:6], refined[:6])
+    assert method.look.counts.tolist() == method.counts.tolist()
 
 
-def test_best_is_the_highest_of_the_metric_asked_for(points):
-    assert best(points, "inc_avg").metrics.inc_avg == max(point.metrics.inc_avg for point in points)
-    overall = best(points, "overall_avg")
-    assert overall.metrics.overall_avg == np.max([point.metrics.overall_avg for point in points])
+def curve(points, family):
+    return [point for point in points if point.gate.family == family]
+
+
+def test_strength_trades_base_for_novel_accuracy(course):
+    points = tradeoff([course], [g for g in every_gate() if g.space in (None, Space(0.5, 2.0))])
+    families = {point.gate.family for point in points}
+    assert len(families) == 7
+    for family in families:
+        mine = curve(points, family)
+        weakest, strongest = mine[0], mine[-1]
+        assert strongest.inc_avg > weakest.inc_avg, family
+        assert strongest.base_avg < weakest.base_avg, family
+
+
+def test_the_choice_is_the_best_mean_of_overall_accuracy_and_harmonic_mean(course):
+    points = tradeoff([course], [g for g in every_gate() if g.space is None])
+    for family, point in choose(points).items():
+        both = [(p.overall_avg + p.harmonic_mean_avg) / 2 for p in curve(points, family)]
+        assert point.both == max(both)
+
+
+def test_an_average_over_streams_is_the_mean_of_each(course):
+    other = Course(course.base, [_first(course), *reversed(_later(course))])
+    gate = GATES[3]
+    together, apart = (
+        tradeoff([course, other], [gate]),
+        [tradeoff([one], [gate])[0] for one in (course, other)],
+    )
+    assert together[0].inc_avg == pytest.approx(np.mean([one.inc_avg for one in apart]))
+
+
+def _first(course):
+    images = slice(course.images[0])
+    test = Embedded(course.g[images], course.g_tilde[images], torch.from_numpy(course.labels[images]))
+    return EmbeddedSession(course.base.train, test)
+
+
+def _later(course):
+    """The later sessions; told to come in another order, their classes get other ids."""
+    found = []
+    for t, shots in enumerate(course.shots):
+        images = slice(course.images[t], course.images[t + 1])
+        shift = (SESSIONS - 1 - 2 * t) * WAY
+        labels = torch.from_numpy(course.labels[images]) + shift
+        test = Embedded(course.g[images], course.g_tilde[images], labels)
+        found.append(EmbeddedSession(replace(shots, labels=shots.labels + shift), test))
+    return found
+
+
+def test_pseudo_novel_courses_are_drawn_from_base_training_images_the_network_has_not_seen():
+    stream, method = toy_stream(), after_base("sss")
+    courses = pseudo_courses(method, stream, novel=2, held_out=6, seed=1, draws=3)
+    _, cast = cast_roles(stream, 2, np.random.default_rng([1, 3]))
+    every = method.embed(stream.base.train.pictures)["g"]
+    kept = set()
+    for course in courses:
+        assert course.sizes == [4, 2]
+        assert course.images == [24, 36]
+        novel = torch.cat([course.shots[0].g, course.g[24:]])
+        rows = [int((every - image).abs().sum((1, 2)).argmin()) for image in novel]
+        assert torch.allclose(every[rows], novel, atol=1e-6)
+        assert len(set(rows)) == len(rows) == 2 * 5 + 2 * 6  # no image is shot and test image
+        assert set(stream.base.train.labels[rows]) == set(cast)
+        kept.add(tuple(rows))
+    assert len(kept) == 3

@@ -38,10 +38,17 @@ def calibrate(
     nothing stays as it is.
     """
     absorbed_by = recognise(similarity(features, prototypes), threshold, at_most)
+    return Calibrated(moved(prototypes, features, absorbed_by, alpha), absorbed_by)
+
+
+def moved(
+    prototypes: torch.Tensor, features: torch.Tensor, absorbed_by: torch.Tensor, alpha: torch.Tensor
+) -> torch.Tensor:
+    """Eq. 9 when it is known which class absorbs each sample (N,), or NOBODY."""
     sums, counts = class_sums(features, absorbed_by, range(len(prototypes)))
     weight = (alpha.to(prototypes) * (counts > 0))[:, None, None]
     mean = sums / counts.clamp(min=1)[:, None, None]
-    return Calibrated((1 - weight) * prototypes + weight * mean, absorbed_by)
+    return (1 - weight) * prototypes + weight * mean
 
 
 def recognise(scores: torch.Tensor, threshold: float, at_most: int) -> torch.Tensor:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,70 +12,165 @@ import typer
 from rich.table import Table
 
 from fairshot.benchmarks import load_stream
-from fairshot.cli.console import CONSOLE, ConsoleReporter
+from fairshot.benchmarks.stream import Stream
+from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
+from fairshot.errors import UserError
 from fairshot.evaluation.experiment import restore_method
-from fairshot.evaluation.tradeoff import Point, best, embed_stream, rules, tradeoff
+from fairshot.evaluation.pseudo import pseudo_courses
+from fairshot.evaluation.tradeoff import (
+    BaseSession,
+    Course,
+    Gate,
+    Point,
+    choose,
+    embed_stream,
+    every_gate,
+    tradeoff,
+)
 from fairshot.evaluation.tuning import pseudo_stream, train_on
 from fairshot.files import write_atomically
-from fairshot.recipes import load_recipe
-from fairshot.training.hardware import choose_hardware
+from fairshot.methods.sss import SSS
+from fairshot.recipes import Recipe, load_recipe
+from fairshot.training.hardware import choose_hardware, describe_device
+
+METRICS = ("overall_avg", "base_avg", "inc_avg", "harmonic_mean_avg", "both")
 
 
 def tradeoff_command(
-    run: Annotated[Path, typer.Argument(help="The folder of a finished run whose features are used.")],
-    tune: Annotated[
-        bool,
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run of SSS whose features are used.")],
+    pseudo: Annotated[
+        Path | None,
         typer.Option(
-            "--tune/--no-tune", help="Choose strengths on pseudo-novel classes, which takes a training."
+            help="Folder of the training on pseudo-novel classes; runs of several seeds may share one. "
+            "RUN/pseudo-novel if not given."
         ),
-    ] = True,
+    ] = None,
     novel: Annotated[int, typer.Option(min=1, help="Base classes that play novel ones.")] = 20,
     held_out: Annotated[int, typer.Option(min=1, help="Training images a class that play test images.")] = 50,
+    draws: Annotated[int, typer.Option(min=1, help="Draws of sessions, shots and test images.")] = 5,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     root: Annotated[Path | None, typer.Option(help="Folder in which benchmarks are looked for.")] = None,
 ) -> None:
     """Draw the curve of every rule on the run's sessions, and the point chosen without looking at them.
 
-    Writes `tradeoff.json` into the run, where `fairshot report` finds it.
+    All parameters of a rule are chosen on base classes that play novel ones, by the mean of average overall
+    accuracy and average harmonic mean. Writes `tradeoff.json` and `tradeoff.md` into the run, and the choice
+    with its log into the folder of the pseudo-novel training.
     """
     recipe = load_recipe(str(run / "recipe.yaml"))
-    reporter = ConsoleReporter("tradeoff", run / "tradeoff.log")
+    if recipe.method_name != SSS.name:
+        raise UserError(f"{run} is a run of {recipe.method_name}; the gates are those of {SSS.name}")
     fabric = choose_hardware(device)
+    folder = pseudo or run / "pseudo-novel"
+    folder.mkdir(parents=True, exist_ok=True)
+    reporter = ConsoleReporter("tradeoff", folder / "log.txt")
+    reporter.say(this_command())
     stream = load_stream(recipe.benchmark.name, recipe.benchmark, root, reporter)
-    chosen: dict[str, float] = {}
-    if tune:
-        pseudo = pseudo_stream(stream, novel, held_out, recipe.seed)
-        trained, _ = train_on(recipe, pseudo, fabric, run / "pseudo-novel", reporter)
-        tried = tradeoff(embed_stream(trained, pseudo), rules())
-        for rule in rules():
-            found = best([point for point in tried if point.rule == rule.name])
-            chosen[rule.name] = found.strength
-            reporter.say(f"{rule.name}: strength {found.strength:g} is best on pseudo-novel classes")
-    points = tradeoff(embed_stream(restore_method(run, recipe, stream, fabric), stream), rules())
-    write_atomically(run / "tradeoff.json", json.dumps(_as_dict(points, chosen)).encode())
+    cast = _pseudo_recipe(folder, recipe)
+    small = pseudo_stream(stream, novel, held_out, cast.seed)
+    trained, _ = train_on(cast, small, fabric, folder / "checkpoints", reporter)
+    reporter.say(
+        f"{small.base_classes} base and {novel} pseudo-novel classes, {held_out} held-out training images a "
+        f"class, {draws} draws, seed {cast.seed}, on {describe_device(fabric)}; no test image is read"
+    )
+    tried = tradeoff(pseudo_courses(trained, stream, novel, held_out, cast.seed, draws), every_gate())
+    chosen = choose(tried)
+    for point in chosen.values():
+        reporter.say(f"chosen: {_describe(point)}")
+    write_atomically(folder / "trials.json", json.dumps([_as_dict(point) for point in tried]).encode())
+    points = _curves(run, recipe, stream, fabric, chosen)
+    _write(run, points, chosen)
     CONSOLE.print(_table(points, chosen))
+    best = max(chosen.values(), key=lambda point: point.both)
+    CONSOLE.print(f"best on pseudo-novel classes: {best.gate.family}; to run it:", highlight=False)
+    sets = " ".join(f"--set method.{key}={json.dumps(value)}" for key, value in best.gate.settings().items())
+    CONSOLE.print(f"  {sets}", highlight=False, soft_wrap=True)
 
 
-def _as_dict(points: Sequence[Point], chosen: dict[str, float]) -> dict[str, Any]:
-    """The curves as the report reads them."""
+def _pseudo_recipe(folder: Path, recipe: Recipe) -> Recipe:
+    """Return the recipe of the pseudo-novel training in a folder: this one, of any seed."""
+    path = folder / "recipe.yaml"
+    if not path.is_file():
+        write_atomically(path, recipe.as_yaml().encode())
+    found = load_recipe(str(path))
+    if replace(found, seed=recipe.seed).training_part() != recipe.training_part():
+        raise UserError(f"{folder} holds the training of another recipe; only the seed may differ")
+    return found
+
+
+def _curves(
+    run: Path, recipe: Recipe, stream: Stream, fabric: Any, chosen: Mapping[str, Point]
+) -> list[Point]:
+    """Take the gates of each curve through the run's sessions; a whitened one in the space chosen for it."""
+    sessions = embed_stream(restore_method(run, recipe, stream, fabric), stream)
+    spaces = {family: point.gate.space for family, point in chosen.items()}
+    order = list(chosen)
+    gates = [gate for gate in every_gate() if gate.space == spaces[gate.family]]
+    gates.sort(key=lambda gate: order.index(gate.family))
+    return tradeoff([Course(BaseSession(sessions[0].train), sessions)], gates)
+
+
+def _as_dict(point: Point) -> dict[str, Any]:
+    values = {name: getattr(point, name) for name in METRICS}
+    return {
+        "rule": point.gate.family,
+        "setting": point.gate.position,
+        **values,
+        "method": point.gate.settings(),
+    }
+
+
+def _describe(point: Point) -> str:
+    settings = "  ".join(f"{key}={value}" for key, value in point.gate.settings().items())
+    values = "  ".join(f"{name} {getattr(point, name):.2f}" for name in METRICS)
+    return f"{point.gate.family}: {settings}: {values}"
+
+
+def _is_chosen(gate: Gate, chosen: Mapping[str, Point]) -> bool:
+    return chosen[gate.family].gate == gate
+
+
+def _write(run: Path, points: Sequence[Point], chosen: Mapping[str, Point]) -> None:
+    """Write the curves as the report reads them, and the chosen points as a table."""
     curves: dict[str, list[dict[str, Any]]] = {}
     for point in points:
-        values = {
-            name: getattr(point.metrics, name) for name in ("overall_avg", "inc_avg", "harmonic_mean_avg")
-        }
-        tuned = chosen.get(point.rule) == point.strength
-        curves.setdefault(point.rule, []).append({"setting": point.strength, **values, "tuned": tuned})
-    return {"rules": [{"name": name, "points": curve} for name, curve in curves.items()]}
+        entry = {**_as_dict(point), "tuned": _is_chosen(point.gate, chosen)}
+        curves.setdefault(point.gate.family, []).append(entry)
+    rules = [{"name": name, "points": curve} for name, curve in curves.items()]
+    choice = [_as_dict(point) for point in chosen.values()]
+    content = {"command": this_command(), "rules": rules, "chosen_on_pseudo_novel": choice}
+    write_atomically(run / "tradeoff.json", json.dumps(content).encode())
+    write_atomically(run / "tradeoff.md", _markdown(points, chosen).encode())
 
 
-def _table(points: Sequence[Point], chosen: dict[str, float]) -> Table:
+def _markdown(points: Sequence[Point], chosen: Mapping[str, Point]) -> str:
+    lines = [
+        f"`{this_command()}`",
+        "",
+        "Each rule as chosen on pseudo-novel classes: what it gave there, and on the test images.",
+        "",
+        "| rule | power | shrinkage | own share | strength | pseudo overall | pseudo harmonic "
+        "| overall avg | base avg | inc avg | harmonic mean avg |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for point in points:
+        if _is_chosen(point.gate, chosen):
+            before = chosen[point.gate.family]
+            space = point.gate.space
+            parameters = ["-"] * 3 if space is None else [f"{value:g}" for value in astuple(space)]
+            values = (before.overall_avg, before.harmonic_mean_avg, point.overall_avg, point.base_avg)
+            numbers = [f"{value:.2f}" for value in (*values, point.inc_avg, point.harmonic_mean_avg)]
+            cells = [point.gate.family, *parameters, f"{point.gate.position:g}", *numbers]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _table(points: Sequence[Point], chosen: Mapping[str, Point]) -> Table:
     table = Table(title="rules between the two kinds of features; > chosen on pseudo-novel classes")
-    for title in ("", "strength", "Overall avg", "Inc avg", "Base/Inc", "Harmonic avg"):
+    for title in ("", "strength", "Overall avg", "Base avg", "Inc avg", "Harmonic avg", "mean of both"):
         table.add_column(title, justify="right" if title else "left")
     for point in points:
-        found = point.metrics
-        mark = "> " if chosen.get(point.rule) == point.strength else "  "
-        values = (found.overall_avg, found.inc_avg, found.base_inc, found.harmonic_mean_avg)
-        cells = ["-" if value is None else f"{value:.2f}" for value in values]
-        table.add_row(mark + point.rule, f"{point.strength:g}", *cells)
+        mark = "> " if _is_chosen(point.gate, chosen) else "  "
+        cells = [f"{getattr(point, name):.2f}" for name in METRICS]
+        table.add_row(mark + point.gate.family, f"{point.gate.position:g}", *cells)
     return table

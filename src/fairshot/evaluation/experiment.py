@@ -107,7 +107,7 @@ def _run(recipe: Recipe, stream: Stream, method: Method[Any], place: Place) -> R
     if place.base is None:
         method.fit_base(stream.base.train, trainer)
     else:
-        _take_over(place.base, recipe, method, place.fabric)
+        _take_over(place.base, recipe, method, stream, place.fabric)
     trained = time.monotonic()
     if not place.fabric.is_global_zero:
         return None
@@ -128,21 +128,31 @@ def _run(recipe: Recipe, stream: Stream, method: Method[Any], place: Place) -> R
 def restore_method(run: Path, recipe: Recipe, stream: Stream, fabric: Fabric) -> Method[Any]:
     """Return the method of a finished run as it was after its base session."""
     method = build_method(recipe, stream)
-    _take_over(run, recipe, method, fabric)
+    _take_over(run, recipe, method, stream, fabric)
     return method
 
 
-def _take_over(run: Path, recipe: Recipe, method: Method[Any], fabric: Fabric) -> None:
-    """Give a method what a run of the same training learnt in its base session."""
+def _take_over(run: Path, recipe: Recipe, method: Method[Any], stream: Stream, fabric: Fabric) -> None:
+    """Give a method what a run of the same training learnt in its base session.
+
+    If the run decided otherwise, only its network is taken, and the classifiers of the base classes are made
+    anew.
+    """
     path = run / MODEL_FILE
     if not path.is_file():
         raise UserError(f"{run} holds no {MODEL_FILE}: its base session is not finished, or it is not a run")
-    if load_recipe(str(run / "recipe.yaml")).training_part() != recipe.training_part():
+    theirs = load_recipe(str(run / "recipe.yaml"))
+    if theirs.training_part() != recipe.training_part():
         raise UserError(
             f"the base session of {run} comes from another recipe; only settings of the decision may differ"
         )
     method.embedder.to(fabric.device)
-    method.restore(load(path.read_bytes()))
+    tensors = load(path.read_bytes())
+    if theirs == recipe:
+        method.restore(tensors)
+    else:
+        method.restore_parts(tensors)
+        method.start_base(stream.base.train)
 
 
 def build_method(recipe: Recipe, stream: Stream) -> Method[Any]:
@@ -184,7 +194,7 @@ def _claimed(recipe: Recipe, place: Place) -> Iterator[None]:
             recorded = place.out / "recipe.yaml"
             if not recorded.is_file():
                 write_atomically(recorded, recipe.as_yaml().encode())
-            elif recorded.read_text() != recipe.as_yaml():
+            elif load_recipe(str(recorded)) != recipe:  # settings added since have their defaults
                 raise UserError(
                     f"{place.out} holds a run of another recipe (see its recipe.yaml); give another --out, "
                     "or --fresh to replace it"

@@ -1,28 +1,40 @@
 """The trade-off of the gates: overall against novel accuracy, for each rule and each of its strengths.
 
-It works on the features of a finished embedder, so a curve takes seconds. A strength is chosen with `best` on
-a pseudo-novel stream (base classes that play novel ones), never on the test images it is then judged by.
+It works on the features of a finished embedder, so hundreds of settings take seconds. Every parameter of a
+rule is chosen with `choose` on base classes that play novel ones (`evaluation.pseudo`), never on the test
+images it is then judged by.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache, lru_cache
+from statistics import fmean
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fairshot.benchmarks.stream import LabelledPictures, Stream
-from fairshot.classifiers.dual import separately
-from fairshot.classifiers.gate import favour, fit_whitening, noise_ratio, unbias
+from fairshot.classifiers.gate import FirstLook, Rule, Space, Spread
 from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.resistance import accumulate, resist
 from fairshot.classifiers.similarity import similarity
 from fairshot.evaluation.confusion import confusion_matrix
 from fairshot.evaluation.metrics import Metrics, metrics_from_confusions
 from fairshot.methods.method import Method
+
+POWERS = (0.5, 0.7, 1.0)
+SHRINKAGES = (0.5, 1.0, 2.0, 4.0, 8.0)
+OWN_SHARES = (0.0, 0.1, 0.2, 0.4, 0.6)
+STRENGTHS: Mapping[Rule, tuple[float, ...]] = {
+    "constant": (0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.12, 0.14, 0.16, 0.18, 0.2),
+    "unbiased": (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5),
+    "left_out": (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+}
+GAMMAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 
 
 @dataclass(frozen=True)
@@ -33,6 +45,10 @@ class Embedded:
     g_tilde: Tensor
     labels: Tensor
 
+    def take(self, rows: Tensor) -> Embedded:
+        """Return some of the images, with their labels."""
+        return Embedded(self.g[rows], self.g_tilde[rows], self.labels[rows])
+
 
 @dataclass(frozen=True)
 class EmbeddedSession:
@@ -41,157 +57,161 @@ class EmbeddedSession:
     train: Embedded
     test: Embedded
 
-    @property
-    def classes(self) -> int:
-        """How many classes the session brings."""
-        return len(set(self.train.labels.tolist()))
+
+def embed(method: Method[Any], data: LabelledPictures) -> Embedded:
+    """Embed images with a method that has learnt the base session."""
+    features = method.embed(data.pictures)
+    labels = torch.from_numpy(data.labels).to(features["g"].device)
+    return Embedded(features["g"], features["g_tilde"], labels)
 
 
 def embed_stream(method: Method[Any], stream: Stream) -> list[EmbeddedSession]:
-    """Embed every image of a stream with a method that has learnt the base session."""
-
-    def embedded(data: LabelledPictures) -> Embedded:
-        features = method.embed(data.pictures)
-        labels = torch.from_numpy(data.labels).to(features["g"].device)
-        return Embedded(features["g"], features["g_tilde"], labels)
-
-    return [EmbeddedSession(embedded(one.train), embedded(one.test)) for one in stream.sessions]
-
-
-class Situation:
-    """What a rule sees after some sessions; what several strengths share is computed once."""
-
-    def __init__(self, sessions: Sequence[EmbeddedSession]) -> None:
-        self.base = sessions[0].train
-        self.train = _joined([one.train for one in sessions])
-        self.test = _joined([one.test for one in sessions])
-        self.sizes = [one.classes for one in sessions]
-        self.base_classes, self.classes = self.sizes[0], sum(self.sizes)
-        self.shots = self.train.labels.bincount()[self.base_classes :]
-        self.whitened = cache(self._whitened)
-        self.whitened_second = cache(self._whitened_second)
-
-    @cached_property
-    def prototypes_tilde(self) -> Tensor:
-        """Prototypes of h~ (C, V, d~)."""
-        return prototypes(self.train.g_tilde, self.train.labels, range(self.classes))
-
-    @cached_property
-    def plain(self) -> tuple[Tensor, Tensor]:
-        """First look by the features as they are (N, C), and the noise ratio of the novel classes."""
-        return self._look(self.train.g, self.test.g)
-
-    @cached_property
-    def second(self) -> Tensor:
-        """Second look without Resistance (N, C)."""
-        return similarity(self.test.g_tilde, self.prototypes_tilde)
-
-    def resisting(self, gamma: float) -> Tensor:
-        """Second look with Resistance (N, C)."""
-        base, novel = self.prototypes_tilde.split_with_sizes(
-            [self.base_classes, self.classes - self.base_classes]
-        )
-        delta = torch.zeros_like(base)
-        for session in novel.split_with_sizes(self.sizes[1:]):
-            delta = accumulate(delta, base, session)
-        return similarity(self.test.g_tilde, torch.cat([resist(base, delta, gamma), novel]))
-
-    def _whitened(self, power: float, shrinkage: float) -> tuple[Tensor, Tensor]:
-        """First look in the whitened space (N, C), and the noise ratio of the novel classes there."""
-        space = fit_whitening(self.base.g, self.base.labels, self.base_classes, power, shrinkage)
-        return self._look(space.transform(self.train.g), space.transform(self.test.g))
-
-    def _whitened_second(self, shrinkage: float) -> Tensor:
-        """Second look in a whitened space of g~ (N, C)."""
-        space = fit_whitening(self.base.g_tilde, self.base.labels, self.base_classes, 1.0, shrinkage)
-        return self._look(space.transform(self.train.g_tilde), space.transform(self.test.g_tilde))[0]
-
-    def _look(self, train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
-        first = similarity(test, prototypes(train, self.train.labels, range(self.classes)))
-        return first, noise_ratio(train, self.train.labels, range(self.base_classes, self.classes))
-
-
-def _joined(parts: Sequence[Embedded]) -> Embedded:
-    return Embedded(
-        torch.cat([part.g for part in parts]),
-        torch.cat([part.g_tilde for part in parts]),
-        torch.cat([part.labels for part in parts]),
-    )
+    """Embed every image of a stream."""
+    return [EmbeddedSession(embed(method, one.train), embed(method, one.test)) for one in stream.sessions]
 
 
 @dataclass(frozen=True)
-class Rule:
-    """A way to decide between the two kinds of features, and the strengths that trace its curve."""
+class Gate:
+    """A rule with all of its parameters: the settings of SSS that decide between its two looks."""
 
-    name: str
-    strengths: tuple[float, ...]
-    looks: Callable[[Situation, float], tuple[Tensor, Tensor]]  # first and second look (N, C)
+    rule: Rule
+    strength: float
+    space: Space | None = None  # None: features are compared as they are
+    gamma: float = 0.0  # of Resistance in the second look
 
+    @property
+    def family(self) -> str:
+        """The name of its curve."""
+        if self.rule == "plain":
+            return "Resistance"
+        kind = "" if self.space is None else "own covariance, " if self.space.own_share else "whitened, "
+        return kind + self.rule.replace("_", " ")
 
-def rules(power: float = 0.5, shrinkage: float = 1.0) -> tuple[Rule, ...]:
-    """Return the rules that are compared; the whitened ones in the space of that power and shrinkage."""
-    return (
-        Rule("Resistance", (0.0, 0.1, 0.2, 0.3, 0.4, 0.5), lambda now, s: (now.plain[0], now.resisting(s))),
-        Rule(
-            "constant", (0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.07), lambda now, s: _favoured(now, now.plain, s)
-        ),
-        Rule("unbiased", (0.0, 0.25, 0.5, 0.75, 1.0, 1.25), lambda now, s: _unbiased(now, now.plain, s)),
-        Rule(
-            "whitened, constant",
-            (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.14, 0.16),
-            lambda now, s: _favoured(now, now.whitened(power, shrinkage), s),
-        ),
-        Rule(
-            "whitened, unbiased",
-            (0.0, 0.25, 0.5, 0.75, 1.0, 1.25),
-            lambda now, s: _unbiased(now, now.whitened(power, shrinkage), s),
-        ),
-        Rule(
-            "both whitened, constant",
-            (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.14, 0.16),
-            lambda now, s: (
-                favour(now.whitened(power, shrinkage)[0], now.base_classes, s),
-                now.whitened_second(shrinkage),
-            ),
-        ),
-    )
+    @property
+    def position(self) -> float:
+        """The parameter that moves along the curve."""
+        return self.gamma if self.rule == "plain" else self.strength
+
+    def settings(self) -> dict[str, Any]:
+        """The settings of SSS that are this gate."""
+        space = {} if self.space is None else {"whitening": True, **asdict(self.space)}
+        resistance = {"resistance": self.gamma > 0, "gamma": self.gamma}
+        return {"gate": self.rule, "gate_strength": self.strength, **space, **resistance}
 
 
-def _favoured(now: Situation, look: tuple[Tensor, Tensor], constant: float) -> tuple[Tensor, Tensor]:
-    return favour(look[0], now.base_classes, constant), now.second
+def every_gate() -> list[Gate]:
+    """Return all gates that are tried."""
+    spaces = itertools.starmap(Space, itertools.product(POWERS, SHRINKAGES, OWN_SHARES))
+    favouring = [
+        Gate(rule, strength, space)
+        for space in (None, *spaces)  # outermost: gates of the same space share most of their work
+        for rule, strengths in STRENGTHS.items()
+        for strength in strengths
+    ]
+    return [*(Gate("plain", 0.0, gamma=gamma) for gamma in GAMMAS), *favouring]
 
 
-def _unbiased(now: Situation, look: tuple[Tensor, Tensor], strength: float) -> tuple[Tensor, Tensor]:
-    return unbias(look[0], now.base_classes, now.shots, look[1], strength), now.second
+class BaseSession:
+    """The training images of the base classes; what several streams that begin with them share."""
+
+    def __init__(self, train: Embedded) -> None:
+        self.train = train
+        self.counts = train.labels.bincount()
+        self.classes = len(self.counts)
+        self.prototypes_tilde = prototypes(train.g_tilde, train.labels, range(self.classes))
+        self.spread = cache(self._spread)
+        self.first_look = lru_cache(1)(self._first_look)
+
+    def _spread(self, power: float) -> Spread:
+        return Spread.fit(self.train.g, self.train.labels, self.classes, power)
+
+    def _first_look(self, space: Space | None) -> FirstLook:
+        """The first look before the first novel class."""
+        g, labels = self.train.g, self.train.labels
+        if space is None:
+            return FirstLook.begin(prototypes(g, labels, range(self.classes)), self.counts)
+        return FirstLook.whitened(g, labels, self.spread(space.power), space)
+
+
+class Course:
+    """A stream of embedded sessions; what many gates share on it is computed once."""
+
+    def __init__(self, base: BaseSession, sessions: Sequence[EmbeddedSession]) -> None:
+        self.base, self.shots = base, [one.train for one in sessions[1:]]
+        self.g = torch.cat([one.test.g for one in sessions])
+        self.g_tilde = torch.cat([one.test.g_tilde for one in sessions])
+        self.labels = torch.cat([one.test.labels for one in sessions]).cpu().numpy()
+        self.sizes = [len(set(one.train.labels.tolist())) for one in sessions]
+        self.classes = list(itertools.accumulate(self.sizes))  # seen in each session
+        self.images = list(itertools.accumulate(len(one.test.labels) for one in sessions))
+        self.first = lru_cache(1)(self._first)
+        self.second = cache(self._second)
+
+    def _first(self, space: Space | None) -> tuple[list[FirstLook], Tensor]:
+        """The first look after each session, and the scores (N, C) of the last: earlier ones are a part."""
+        looks = [self.base.first_look(space)]
+        for t, shots in enumerate(self.shots):
+            looks.append(
+                looks[-1].extended(shots.g, shots.labels, range(self.classes[t], self.classes[t + 1]))
+            )
+        scores = looks[-1].scores(self.g)
+        return [replace(look, metrics=None) for look in looks], scores  # they are large, and not used again
+
+    def _second(self, gamma: float) -> list[Tensor]:
+        """What the second look answers after each session, with Resistance if gamma is not 0."""
+        base = self.base.prototypes_tilde
+        delta, seen, answers = torch.zeros_like(base), base, []
+        for t, images in enumerate(self.images):
+            if t > 0:
+                shots = self.shots[t - 1]
+                fresh = prototypes(shots.g_tilde, shots.labels, range(self.classes[t - 1], self.classes[t]))
+                delta, seen = accumulate(delta, base, fresh), torch.cat([seen, fresh])
+            P_tilde = torch.cat([resist(base, delta, gamma), seen[len(base) :]]) if gamma else seen
+            answers.append(similarity(self.g_tilde[:images], P_tilde).argmax(1))
+        return answers
+
+    def through(self, gate: Gate) -> Metrics:
+        """Take a gate through all sessions (Algorithm 1)."""
+        looks, scores = self.first(gate.space)
+        second, confusions = self.second(gate.gamma), []
+        for t, (look, images, classes) in enumerate(zip(looks, self.images, self.classes, strict=True)):
+            first = look.opened(scores[:images, :classes], gate.rule, gate.strength).argmax(1)
+            answers = torch.where(first < self.base.classes, second[t], first)
+            confusions.append(confusion_matrix(self.labels[:images], answers.cpu().numpy(), classes))
+        return metrics_from_confusions(confusions, self.sizes)
 
 
 @dataclass(frozen=True)
 class Point:
-    """One rule at one strength, and what it gives."""
+    """What a gate gives, averaged over the streams it was taken through."""
 
-    rule: str
-    strength: float
-    metrics: Metrics
+    gate: Gate
+    overall_avg: float
+    inc_avg: float
+    base_avg: float
+    harmonic_mean_avg: float
 
-
-def tradeoff(sessions: Sequence[EmbeddedSession], compared: Iterable[Rule]) -> list[Point]:
-    """Take every rule at every strength through all sessions."""
-    situations = [Situation(sessions[: t + 1]) for t in range(len(sessions))]
-    return [
-        Point(rule.name, strength, _metrics(situations, rule, strength))
-        for rule in compared
-        for strength in rule.strengths
-    ]
+    @property
+    def both(self) -> float:
+        """The mean of overall accuracy and harmonic mean: what a choice maximises."""
+        return (self.overall_avg + self.harmonic_mean_avg) / 2
 
 
-def best(points: Iterable[Point], by: str = "harmonic_mean_avg") -> Point:
-    """Choose the point with the highest metric of that name."""
-    return max(points, key=lambda point: getattr(point.metrics, by))
+def tradeoff(courses: Sequence[Course], gates: Iterable[Gate]) -> list[Point]:
+    """Take every gate through every stream."""
+    points = []
+    for gate in gates:
+        found = [course.through(gate) for course in courses]
+        names = ("overall_avg", "inc_avg", "base_avg", "harmonic_mean_avg")
+        points.append(Point(gate, *(fmean(getattr(one, name) for one in found) for name in names)))
+    return points
 
 
-def _metrics(situations: Sequence[Situation], rule: Rule, strength: float) -> Metrics:
-    confusions = []
-    for now in situations:
-        answers = separately(*rule.looks(now, strength), now.base_classes).argmax(1)
-        confusions.append(confusion_matrix(now.test.labels.cpu().numpy(), answers.cpu().numpy(), now.classes))
-    return metrics_from_confusions(confusions, situations[-1].sizes)
+def choose(points: Iterable[Point]) -> dict[str, Point]:
+    """Choose the best point of each curve by the mean of overall accuracy and harmonic mean."""
+    best: dict[str, Point] = {}
+    for point in points:
+        family = point.gate.family
+        if family not in best or point.both > best[family].both:
+            best[family] = point
+    return best

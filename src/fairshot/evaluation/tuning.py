@@ -14,6 +14,7 @@ import numpy as np
 from lightning_fabric import Fabric
 from torch import Tensor
 
+from fairshot.benchmarks.pictures import Ints
 from fairshot.benchmarks.stream import Session, Stream, relabelled
 from fairshot.errors import UserError
 from fairshot.evaluation.experiment import build_method
@@ -32,16 +33,15 @@ def pseudo_stream(stream: Stream, novel: int, held_out: int, seed: int = 0) -> S
     as few images; `held_out` training images of every class are kept back as its test images.
     """
     base = stream.base.train
-    way, shots = _way_and_shots(stream)
+    way, shots = way_and_shots(stream)
     if not 0 < novel < stream.base_classes or novel % way:
         raise UserError(
             f"tune: {novel} pseudo-novel classes in sessions of {way} cannot be taken from "
             f"{stream.base_classes} base classes; give a multiple of the way below that number"
         )
     rng = np.random.default_rng([seed, 3])
-    order = rng.permutation(stream.base_classes)
-    kept = stream.base_classes - novel
-    groups = [order[:kept], *order[kept:].reshape(-1, way)]
+    base_cast, novel_cast = cast_roles(stream, novel, rng)
+    groups = [base_cast, *novel_cast.reshape(-1, way)]
     sessions, first = [], 0
     for t, group in enumerate(groups):
         train, test = [], []
@@ -59,11 +59,17 @@ def pseudo_stream(stream: Stream, novel: int, held_out: int, seed: int = 0) -> S
             Session(tuple(ids.tolist()), relabelled(base, train, ids), relabelled(base, test, ids))
         )
         first += len(group)
-    names = tuple(stream.class_names[label] for label in order)
+    names = tuple(stream.class_names[label] for label in (*base_cast, *novel_cast))
     return Stream(f"{stream.benchmark} (pseudo-novel)", names, tuple(sessions))
 
 
-def _way_and_shots(stream: Stream) -> tuple[int, int]:
+def cast_roles(stream: Stream, novel: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Draw which base classes go on playing base classes, and which play novel ones."""
+    order = rng.permutation(stream.base_classes)
+    return order[:-novel], order[-novel:]
+
+
+def way_and_shots(stream: Stream) -> tuple[int, int]:
     """How many classes a session of the stream brings, and how many images of each."""
     if len(stream.sessions) < 2:
         raise UserError("benchmark.sessions: 0 leaves nothing to choose settings for; at least 1 is needed")
@@ -104,7 +110,8 @@ def tune(
         tensors, seconds = learnt[key]
         method = build_method(recipe, stream)
         method.embedder.to(fabric.device)
-        method.restore(tensors)
+        method.restore_parts(tensors)  # the rest may depend on settings of the decision
+        method.start_base(stream.base.train)
         outcome = run_sessions(method, stream)
         metrics = metrics_from_confusions(outcome.confusions, [len(one.classes) for one in stream.sessions])
         trials.append(Trial(changes, recipe, metrics, outcome.novel_only[-1], seconds))

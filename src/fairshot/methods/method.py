@@ -99,7 +99,11 @@ class Method(ABC, Generic[SettingsT]):
         """Train on the base session, then make its classifiers."""
         self.train_base(base, trainer)
         self.embedder.to(trainer.fabric.device)
-        self.start(self.embed(base.pictures, trainer.reporter), self._labels(base))
+        self.start_base(base, trainer.reporter)
+
+    def start_base(self, base: LabelledPictures, reporter: Reporter = SILENT) -> None:
+        """Make the classifiers of the base session with the network as it is trained."""
+        self.start(self.embed(base.pictures, reporter), self._labels(base))
 
     def train_base(self, base: LabelledPictures, trainer: Trainer) -> None:
         """Train the network; methods with several phases override this."""
@@ -146,6 +150,12 @@ class Method(ABC, Generic[SettingsT]):
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Take over what `tensors` returned earlier."""
+        self.restore_parts(tensors)
+        for name in self.state:
+            setattr(self, name, tensors[name].to(self.embedder.device))
+
+    def restore_parts(self, tensors: dict[str, Tensor]) -> None:
+        """Take over what was trained; the classifiers are still to be made of it, by `start`."""
         device = self.embedder.device
         for part in self.parts:
             prefix = f"{part}."
@@ -153,8 +163,6 @@ class Method(ABC, Generic[SettingsT]):
                 key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)
             }
             getattr(self, part).to(device).load_state_dict(own)
-        for name in self.state:
-            setattr(self, name, tensors[name].to(device))
 
     def _labels(self, pictures: LabelledPictures) -> Tensor:
         return torch.from_numpy(pictures.labels).to(self.embedder.device)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from fairshot.classifiers.calibration import calibrate, calibrate_labelled, degrees
@@ -15,6 +15,7 @@ from fairshot.classifiers.dual import (
     integrated_similarities,
     separately,
 )
+from fairshot.classifiers.gate import FirstLook, Rule, Space, Spread
 from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.resistance import accumulate, resist
 from fairshot.classifiers.similarity import similarity
@@ -23,6 +24,8 @@ from fairshot.methods.mixing import Distribution, FusedObjective, mixtures
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.models.heads import CosineHead, cosine_cross_entropy
 from fairshot.settings import ShareRange
+
+GATE = "gate."  # before the names of its tensors
 
 
 class SSSSettings(MethodSettings):
@@ -46,6 +49,13 @@ class SSSSettings(MethodSettings):
     way: Literal["separately", "transferable_only", "specific_only", "pre", "post", "anomaly_detection"] = (
         "separately"  # how the two kinds of features decide; the others are those of tables 3 and 11
     )
+    # The gate between them; the paper has none. `fairshot tradeoff` chooses it on pseudo-novel classes
+    gate: Rule = "plain"  # how the first look favours novel classes
+    gate_strength: float = Field(0.0, ge=0)
+    whitening: bool = False  # whether the first look compares whitened features
+    power: float = Field(0.5, gt=0)
+    shrinkage: float = Field(1.0, gt=0)
+    own_share: float = Field(0.0, ge=0, lt=1)  # of a class's own covariance in whitening
     # Self-optimizing classifiers (section 3.3)
     resistance: bool = True
     gamma: float = Field(0.2, ge=0)
@@ -54,6 +64,19 @@ class SSSSettings(MethodSettings):
     alpha_novel: float = Field(0.6, ge=0, le=1)
     threshold: float = Field(0.8, ge=-1, le=1)  # r of eq. 10
     at_most: int = Field(40, ge=1)  # R of eq. 10
+
+    @model_validator(mode="after")
+    def _gate_fits(self) -> Self:
+        if self.gate == "left_out" and self.gate_strength > 1:
+            raise ValueError(f"gate_strength is a share of the shots with left_out, got {self.gate_strength}")
+        if self.has_gate and self.way != "separately":
+            raise ValueError(f"a gate decides between two looks, and way is {self.way}; expected separately")
+        return self
+
+    @property
+    def has_gate(self) -> bool:
+        """Whether the first look differs from the paper's."""
+        return self.gate != "plain" or self.whitening
 
 
 class Stimulation(FusedObjective):
@@ -99,13 +122,25 @@ class SSS(Method[SSSSettings]):
         passes=2,
     )
     decision_settings = frozenset(
-        {"way", "resistance", "gamma", "calibration", "alpha_base", "alpha_novel", "threshold", "at_most"}
+        {
+            "way",
+            "gate",
+            "gate_strength",
+            "whitening",
+            "power",
+            "shrinkage",
+            "own_share",
+            "resistance",
+            "gamma",
+        }
+        | {"calibration", "alpha_base", "alpha_novel", "threshold", "at_most"}
     )
     state = ("prototypes", "prototypes_tilde", "delta", "counts")
     prototypes: Tensor  # P of h, (C, V, d)
     prototypes_tilde: Tensor  # P~ of h~, (C, V, d~)
     delta: Tensor  # directions of the novel classes met so far, for each base class (B, V, d~)
     counts: Tensor  # (C,) labelled pictures behind each prototype
+    look: FirstLook | None = None  # in place of h in the first look, if there is a gate
 
     @classmethod
     def passes(cls, settings: MethodSettings) -> int:
@@ -129,6 +164,15 @@ class SSS(Method[SSSSettings]):
         self.prototypes_tilde = prototypes(features["g_tilde"], labels, base)
         self.delta = torch.zeros_like(self.prototypes_tilde)
         self.counts = labels.bincount(minlength=self.base_classes)
+        self.look = self._gate(features["g"], labels)
+
+    def _gate(self, g: Tensor, labels: Tensor) -> FirstLook | None:
+        """Make the first look of the settings, or none if it is the paper's."""
+        chosen = self.settings
+        if not chosen.whitening:
+            return FirstLook.begin(self.prototypes, self.counts) if chosen.has_gate else None
+        spread = Spread.fit(g, labels, self.base_classes, chosen.power)
+        return FirstLook.whitened(g, labels, spread, Space(chosen.power, chosen.shrinkage, chosen.own_share))
 
     def extend(self, features: Features, labels: Tensor) -> None:
         """Add new classes to h and h~ and to Delta; labelled pictures of known classes calibrate them."""
@@ -142,16 +186,32 @@ class SSS(Method[SSSSettings]):
             delta = accumulate(delta, P_tilde[: self.base_classes], novel_tilde)
             P, P_tilde = torch.cat([P, prototypes(g, labels, fresh)]), torch.cat([P_tilde, novel_tilde])
             counts = torch.cat([counts, labels.bincount()[fresh.start :]])
+        look = None if self.look is None else self.look.extended(g, labels, fresh)
         # Assigned together and last: whatever fails above, nothing is learnt by half.
+        self.look = look
         self.prototypes, self.prototypes_tilde, self.delta, self.counts = P, P_tilde, delta, counts
 
     def adapt(self, features: Features) -> None:
         """Calibrate h with unlabelled pictures (eq. 9 and 10)."""
         chosen = self.settings
         alpha = degrees(self.seen_classes, self.base_classes, chosen.alpha_base, chosen.alpha_novel)
-        self.prototypes = calibrate(
-            self.prototypes, features["g"], alpha, chosen.threshold, chosen.at_most
-        ).prototypes
+        found = calibrate(self.prototypes, features["g"], alpha, chosen.threshold, chosen.at_most)
+        if self.look is not None:
+            self.look = self.look.calibrated(features["g"], found.absorbed_by, alpha)
+        self.prototypes = found.prototypes
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all that has been learnt, the gate too."""
+        gate = {} if self.look is None else self.look.tensors()
+        return super().tensors() | {f"{GATE}{name}": value for name, value in gate.items()}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Take over what `tensors` returned earlier."""
+        super().restore(tensors)
+        device = self.embedder.device
+        gate = {k.removeprefix(GATE): v.to(device) for k, v in tensors.items() if k.startswith(GATE)}
+        if self.settings.has_gate:
+            self.look = FirstLook.from_tensors(self.base_classes, gate, self.settings.power)
 
     @property
     def transductive(self) -> bool:
@@ -161,7 +221,7 @@ class SSS(Method[SSSSettings]):
     def scores(self, features: Features, novel_only: bool = False) -> Tensor:
         """Return the cosines of the look that decides (Algorithm 1): g, or g~ where g sees a base class."""
         P_tilde = self.resisting_prototypes()
-        first = similarity(features["g"], self.prototypes)
+        first = self.first_look(features["g"])
         second = similarity(features["g_tilde"], P_tilde)
         if novel_only:
             first[:, : self.base_classes] = second[:, : self.base_classes] = -torch.inf
@@ -180,6 +240,12 @@ class SSS(Method[SSSSettings]):
                 joined = integrated_features(features["g"], features["g_tilde"])
                 scores = similarity(joined, integrated_features(self.prototypes, P_tilde))
                 return torch.where(first > -torch.inf, scores, first)
+
+    def first_look(self, g: Tensor) -> Tensor:
+        """Return what g and h say of every class (N, C), novel classes favoured if there is a gate."""
+        if self.look is None:
+            return similarity(g, self.prototypes)
+        return self.look.opened(self.look.scores(g), self.settings.gate, self.settings.gate_strength)
 
     def resisting_prototypes(self) -> Tensor:
         """Return P~ with the base classes moved for this inference (eq. 7); what is stored stays."""

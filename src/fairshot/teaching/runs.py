@@ -118,6 +118,11 @@ def _restored(run: Path, recipe: Recipe, base_classes: int) -> Supported:
         raise UserError(
             f"{run} decides by method.way={recipe.method.way}; a store decides as Algorithm 1 does"
         )
+    if isinstance(recipe.method, SSSSettings) and recipe.method.has_gate:
+        raise UserError(
+            f"{run} decides through method.gate={recipe.method.gate}, whitening={recipe.method.whitening}; a "
+            "store has the first look of the paper: found it on a run with gate plain and whitening off"
+        )
     path = run / "model.safetensors"
     if not path.is_file():
         raise UserError(f"{path} is missing: the run kept no weights; run it again with --fresh")
