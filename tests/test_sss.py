@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.benchmarks.stream import LabelledPictures
+from fairshot.methods.dual import Stimulation
 from fairshot.methods.mixing import mixtures, surplus_labels
-from fairshot.methods.sss import SSS, SSSSettings, Stimulation
+from fairshot.methods.sss import SSS, SSSSettings
 from fairshot.models.embedder import Embedder, ModelSettings
 from fairshot.models.heads import SR, CosineHead, cosine_cross_entropy
 from fairshot.models.pixels import DevicePictures

@@ -25,6 +25,7 @@ TRAINING = TrainingSettings(epochs=4, batch=15, learning_rate=0.05, momentum=0.8
 # Widths and steps of a size that fits the toy; what a system is, they leave alone.
 SMALL: dict[str, dict[str, Any]] = {
     "sss": {"sr_width": 64},
+    "sss_bgmm": {"sr_width": 64},
     "alice": {"projector_width": 64, "fusions_per_image": 1},
     "bidist": {"steps": 30, "learning_rate": 0.01},
     "c_fscil": {"width": 32, "way": 3, "shots": 2, "queries": 8, "episode_epochs": 2},

@@ -64,6 +64,17 @@ class Mixtures(Batch):
         """Iterations that each mixture took, (C, V)."""
         return self._by_class(self.fit.iterations)
 
+    @property
+    def prior_means(self) -> torch.Tensor:
+        """Mean of the training samples, (C, V, d)."""
+        return self._by_class(self.fit.prior.mean)
+
+    def shifted(self, by: torch.Tensor) -> Mixtures:
+        """Move each class as a whole by (C, V, d), its prior mean too."""
+        by = by.to(self.fit.prior.mean).flatten(0, 1)
+        prior = replace(self.fit.prior, mean=self.fit.prior.mean + by)
+        return replace(self, fit=replace(self.fit, prior=prior, posterior=self.fit.posterior.shifted(by)))
+
     def _by_class(self, values: torch.Tensor) -> torch.Tensor:
         return values.reshape(-1, self.views, *values.shape[1:])
 

@@ -45,6 +45,7 @@ class Method(ABC, Generic[SettingsT]):
     facts: ClassVar[Facts]
     Settings: ClassVar[type[MethodSettings]]
     flips: tuple[bool, ...] = (False,)  # the views of a picture: one an entry, True for vertically flipped
+    trained_as: ClassVar[str | None] = None  # the name under which its training is known, if not its own
     decision_settings: ClassVar[frozenset[str]] = frozenset()  # settings that leave the training as it is
     parts: ClassVar[tuple[str, ...]] = ("embedder",)  # the modules that, with `state`, are all it has learnt
     state: ClassVar[tuple[str, ...]]  # the tensors

@@ -2,54 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from fairshot.classifiers.calibration import calibrate, calibrate_labelled, degrees
-from fairshot.classifiers.dual import (
-    anomaly_detection,
-    integrated_features,
-    integrated_similarities,
-    separately,
-)
 from fairshot.classifiers.gate import FirstLook, Rule, Space, Spread
 from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.resistance import accumulate, resist
 from fairshot.classifiers.similarity import similarity
-from fairshot.methods.method import Facts, Method, MethodSettings, split_known
-from fairshot.methods.mixing import Distribution, FusedObjective, mixtures
-from fairshot.models.embedder import Embedder, Features, ModelSettings
-from fairshot.models.heads import CosineHead, cosine_cross_entropy
-from fairshot.settings import ShareRange
+from fairshot.methods.dual import Dual, DualSettings
+from fairshot.methods.method import Facts, split_known
+from fairshot.models.embedder import Features
 
 GATE = "gate."  # before the names of its tensors
 
 
-class SSSSettings(MethodSettings):
-    """The components of the paper, each of which can be switched off, and their strengths."""
+class SSSSettings(DualSettings):
+    """The gate, and the strengths of self-optimizing prototypes."""
 
-    # Stimulation (section 3.1)
-    intra: bool = True  # vertical flips as a second component of each mixture
-    inter: bool = True  # fusions of two classes as surplus mixtures
-    fusions_per_image: int = Field(1, ge=1)
-    lam: ShareRange = (0.4, 0.6)  # of the fusion weight
-    lam_distribution: Distribution = "uniform"  # beta: Beta(20, 20) clamped to the range
-    fused_weight: float = Field(1.0, gt=0)  # of fused images in the loss
-    fused_views: int = Field(2, ge=1, le=2)  # views that are fused; one spares a quarter of the images
-    scale: float = Field(16.0, gt=0)
-    margin: float = Field(0.0, ge=0)
-    label_smoothing: float = Field(0.0, ge=0, lt=1)
-    # Separately dual-feature classification (section 3.2)
-    sr: bool = True
-    sr_width: int = Field(2048, ge=1)
-    sr_batch_norm: bool = False
-    way: Literal["separately", "transferable_only", "specific_only", "pre", "post", "anomaly_detection"] = (
-        "separately"  # how the two kinds of features decide; the others are those of tables 3 and 11
-    )
-    # The gate between them; the paper has none. `fairshot tradeoff` chooses it on pseudo-novel classes
+    # The gate between the two looks, which the paper has not; `fairshot tradeoff` chooses it
     gate: Rule = "plain"  # how the first look favours novel classes
     gate_strength: float = Field(0.0, ge=0)
     whitening: bool = False  # whether the first look compares whitened features
@@ -57,13 +31,9 @@ class SSSSettings(MethodSettings):
     shrinkage: float = Field(1.0, gt=0)
     own_share: float = Field(0.0, ge=0, lt=1)  # of a class's own covariance in whitening
     # Self-optimizing classifiers (section 3.3)
-    resistance: bool = True
     gamma: float = Field(0.2, ge=0)
-    calibration: bool = False  # uses unlabelled test images: with it the setting is transductive
     alpha_base: float = Field(0.1, ge=0, le=1)
     alpha_novel: float = Field(0.6, ge=0, le=1)
-    threshold: float = Field(0.8, ge=-1, le=1)  # r of eq. 10
-    at_most: int = Field(40, ge=1)  # R of eq. 10
 
     @model_validator(mode="after")
     def _gate_fits(self) -> Self:
@@ -79,35 +49,7 @@ class SSSSettings(MethodSettings):
         return self.gate != "plain" or self.whitening
 
 
-class Stimulation(FusedObjective):
-    """Mapping ability stimulation: map fused and flipped images to surplus mixtures of two components."""
-
-    views = 2
-
-    def __init__(self, embedder: Embedder, classes: int, settings: SSSSettings) -> None:
-        fusions = settings.fusions_per_image if settings.inter else 0
-        blend = (settings.lam, settings.lam_distribution, settings.fused_weight, settings.fused_views)
-        super().__init__(classes, fusions, *blend)
-        self.embedder, self.settings = embedder, settings
-        self.components = 2 if settings.intra else 1
-        self.head = CosineHead(self.components * mixtures(classes, settings.inter), embedder.width_tilde)
-
-    def forward(self, views: list[Tensor], labels: Tensor, noise: Tensor) -> Tensor:
-        """Return the mean over plain and fused images, plain and flipped, of both views."""
-        images, targets, weights = self.fuse(views, labels, noise)
-        rows = self.components * targets
-        if self.settings.intra:  # flip and fusion commute: fuse first, flip once
-            images, rows = torch.cat([images, images.flip(2)]), torch.cat([rows, rows + 1])
-            weights = weights.repeat(2)
-        _, features = self.embedder(images)
-        chosen = self.settings
-        losses = cosine_cross_entropy(
-            self.head(features), rows, chosen.scale, chosen.margin, chosen.label_smoothing
-        )
-        return (weights * losses).mean()
-
-
-class SSS(Method[SSSSettings]):
+class SSS(Dual[SSSSettings]):
     """The paper's method with prototype classifiers.
 
     Needs to know in advance: nothing. Stores: mean features g and g~ of each class, plain and flipped.
@@ -121,41 +63,15 @@ class SSS(Method[SSSSettings]):
         stores="four mean features a class",
         passes=2,
     )
-    decision_settings = frozenset(
-        {
-            "way",
-            "gate",
-            "gate_strength",
-            "whitening",
-            "power",
-            "shrinkage",
-            "own_share",
-            "resistance",
-            "gamma",
-        }
-        | {"calibration", "alpha_base", "alpha_novel", "threshold", "at_most"}
-    )
+    decision_settings = Dual.decision_settings | {
+        *("gate", "gate_strength", "whitening", "power", "shrinkage", "own_share"),
+        *("gamma", "alpha_base", "alpha_novel"),
+    }
     state = ("prototypes", "prototypes_tilde", "delta", "counts")
-    prototypes: Tensor  # P of h, (C, V, d)
     prototypes_tilde: Tensor  # P~ of h~, (C, V, d~)
     delta: Tensor  # directions of the novel classes met so far, for each base class (B, V, d~)
     counts: Tensor  # (C,) labelled pictures behind each prototype
     look: FirstLook | None = None  # in place of h in the first look, if there is a gate
-
-    @classmethod
-    def passes(cls, settings: MethodSettings) -> int:
-        """One pass more if flipped pictures are a component."""
-        return 2 if isinstance(settings, SSSSettings) and settings.intra else 1
-
-    def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:
-        """Put the SR module behind the backbone; look at flipped pictures too if they are a component."""
-        chosen = self.settings
-        self.flips = (False, True) if chosen.intra else (False,)
-        return Embedder(model, channels, chosen.sr_width if chosen.sr else None, chosen.sr_batch_norm)
-
-    def objective(self) -> Stimulation:
-        """Return mapping ability stimulation."""
-        return Stimulation(self.embedder, self.base_classes, self.settings)
 
     def start(self, features: Features, labels: Tensor) -> None:
         """Make h and h~ of the base classes."""
@@ -213,34 +129,6 @@ class SSS(Method[SSSSettings]):
         if self.settings.has_gate:
             self.look = FirstLook.from_tensors(self.base_classes, gate, self.settings.power)
 
-    @property
-    def transductive(self) -> bool:
-        """Calibration looks at unlabelled test images."""
-        return self.settings.calibration
-
-    def scores(self, features: Features, novel_only: bool = False) -> Tensor:
-        """Return the cosines of the look that decides (Algorithm 1): g, or g~ where g sees a base class."""
-        P_tilde = self.resisting_prototypes()
-        first = self.first_look(features["g"])
-        second = similarity(features["g_tilde"], P_tilde)
-        if novel_only:
-            first[:, : self.base_classes] = second[:, : self.base_classes] = -torch.inf
-        match self.settings.way:
-            case "separately":
-                return separately(first, second, self.base_classes)
-            case "transferable_only":
-                return first
-            case "specific_only":
-                return second
-            case "post":
-                return integrated_similarities(first, second)
-            case "anomaly_detection":
-                return anomaly_detection(first, second, self.base_classes)
-            case "pre":
-                joined = integrated_features(features["g"], features["g_tilde"])
-                scores = similarity(joined, integrated_features(self.prototypes, P_tilde))
-                return torch.where(first > -torch.inf, scores, first)
-
     def first_look(self, g: Tensor) -> Tensor:
         """Return what g and h say of every class (N, C), novel classes favoured if there is a gate."""
         if self.look is None:
@@ -254,8 +142,3 @@ class SSS(Method[SSSSettings]):
         base = self.prototypes_tilde[: self.base_classes]
         novel = self.prototypes_tilde[self.base_classes :]
         return torch.cat([resist(base, self.delta, self.settings.gamma), novel])
-
-    @property
-    def seen_classes(self) -> int:
-        """How many classes h knows."""
-        return len(self.prototypes)

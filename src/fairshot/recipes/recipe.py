@@ -60,9 +60,10 @@ class Recipe:
 
     def training_part(self) -> dict[str, Any]:
         """Return what decides the base session: equal for recipes that differ only in how they answer."""
-        parts = self.as_dict()
-        for name in method_named(self.method_name).decision_settings:
+        parts, kind = self.as_dict(), method_named(self.method_name)
+        for name in kind.decision_settings:
             parts["method"].pop(name)
+        parts["method"]["name"] = kind.trained_as or self.method_name
         return parts
 
     def as_yaml(self) -> str:

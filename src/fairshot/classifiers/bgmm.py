@@ -1,0 +1,111 @@
+"""The classifiers h_b and h~_b of appendix C: mixtures of base classes, and of novel ones as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+import torch
+
+from fairshot.classifiers.calibration import calibrate_labelled
+from fairshot.classifiers.mixtures import (
+    Mixtures,
+    calibrate_mixtures,
+    decay,
+    fit_mixtures,
+    overall_mean,
+)
+from fairshot.classifiers.variational import Fit, Posterior, Prior
+
+
+@dataclass(frozen=True)
+class BGMM:
+    """Mixtures of all classes seen: base classes have more components than novel ones."""
+
+    base: Mixtures
+    novel: Mixtures | None = None
+
+    @property
+    def means(self) -> torch.Tensor:
+        """Eq. 20: the overall mean of each class and view (C, V, d), which replaces the prototype."""
+        parts = [overall_mean(part.means, part.weights) for part in self._parts]
+        return torch.cat(parts)
+
+    def extended(self, features: torch.Tensor, labels: torch.Tensor, classes: range, components: int) -> BGMM:
+        """Fit mixtures to new classes, the next in line; those of known classes stay as they are."""
+        fresh = fit_mixtures(features, labels, classes, components)
+        return replace(self, novel=fresh if self.novel is None else self.novel.join(fresh))
+
+    def refined(self, counts: torch.Tensor, features: torch.Tensor, labels: torch.Tensor) -> BGMM:
+        """Eq. 9 with labels: a class moves, as a whole, to the mean of all its labelled samples.
+
+        `counts` (C,) says how many samples each class was made from. Its shape stays that of the first ones.
+        """
+        means = torch.cat([part.prior_means for part in self._parts])
+        shift = calibrate_labelled(means, counts, features.to(means), labels)[0] - means
+        base = len(self.base.means)
+        novel = None if self.novel is None else self.novel.shifted(shift[base:])
+        return BGMM(self.base.shifted(shift[:base]), novel)
+
+    def calibrated(self, features: torch.Tensor, absorbed_by: torch.Tensor, strength: torch.Tensor) -> BGMM:
+        """Calibration, eq. 24: EM on the unlabelled samples each class absorbed; `strength` is alpha'."""
+        base = len(self.base.means)
+        of_base = torch.where(absorbed_by < base, absorbed_by, -1)
+        moved = replace(self, base=calibrate_mixtures(self.base, features, of_base, strength[:base]))
+        if self.novel is None:
+            return moved
+        of_novel = (absorbed_by - base).clamp(min=-1)
+        return replace(moved, novel=calibrate_mixtures(self.novel, features, of_novel, strength[base:]))
+
+    def resisting(self, gamma: float) -> torch.Tensor:
+        """Resistance, eq. 22 and 23: the overall means (C, V, d) once base classes decayed their weights.
+
+        The decay by one novel class does not depend on the others, so it is computed anew from all of them
+        before each inference, and what is stored stays.
+        """
+        if self.novel is None:
+            return self.means
+        novel = overall_mean(self.novel.means, self.novel.weights)
+        weights = decay(self.base.weights, self.base.means, novel, gamma)
+        return torch.cat([overall_mean(self.base.means, weights), novel])
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return all that has been learnt."""
+        found: dict[str, torch.Tensor] = {}
+        for kind, part in (("base", self.base), ("novel", self.novel)):
+            if part is not None:
+                for section in (part.fit.prior, part.fit.posterior, part.fit):
+                    found |= {
+                        f"{kind}.{_key(section, name)}": getattr(section, name) for name in _names(section)
+                    }
+        return found
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, torch.Tensor], views: int) -> BGMM:
+        """Return what `tensors` was taken from."""
+        parts = {}
+        for kind in ("base", "novel"):
+            own = {k.removeprefix(f"{kind}."): v for k, v in tensors.items() if k.startswith(f"{kind}.")}
+            if own:
+                components = own["posterior.means"].shape[1]
+                prior = Prior(**_section(own, "prior."), concentration=1 / components)
+                fit = Fit(prior, Posterior(**_section(own, "posterior.")), **_section(own, "fit."))
+                parts[kind] = Mixtures(fit, views)
+        return cls(**parts)
+
+    @property
+    def _parts(self) -> list[Mixtures]:
+        return [self.base] if self.novel is None else [self.base, self.novel]
+
+
+def _names(section: Prior | Posterior | Fit) -> list[str]:
+    """The tensors of a section, by their names."""
+    return [f.name for f in fields(section) if isinstance(getattr(section, f.name), torch.Tensor)]
+
+
+def _key(section: Prior | Posterior | Fit, name: str) -> str:
+    return f"{type(section).__name__.lower()}.{name}"
+
+
+def _section(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

@@ -1,0 +1,148 @@
+"""What SSS has in common with prototypes and with mixtures: Stimulation, and two kinds of features."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar, Generic, Literal, TypeVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fairshot.classifiers.dual import (
+    anomaly_detection,
+    integrated_features,
+    integrated_similarities,
+    separately,
+)
+from fairshot.classifiers.similarity import similarity
+from fairshot.methods.method import Method, MethodSettings
+from fairshot.methods.mixing import Distribution, FusedObjective, mixtures
+from fairshot.models.embedder import Embedder, Features, ModelSettings
+from fairshot.models.heads import CosineHead, cosine_cross_entropy
+from fairshot.settings import ShareRange
+
+
+class DualSettings(MethodSettings):
+    """The components of the paper, each of which can be switched off, and their strengths."""
+
+    # Stimulation (section 3.1)
+    intra: bool = True  # vertical flips as a second component of each mixture
+    inter: bool = True  # fusions of two classes as surplus mixtures
+    fusions_per_image: int = Field(1, ge=1)
+    lam: ShareRange = (0.4, 0.6)  # of the fusion weight
+    lam_distribution: Distribution = "uniform"  # beta: Beta(20, 20) clamped to the range
+    fused_weight: float = Field(1.0, gt=0)  # of fused images in the loss
+    fused_views: int = Field(2, ge=1, le=2)  # views that are fused; one spares a quarter of the images
+    scale: float = Field(16.0, gt=0)
+    margin: float = Field(0.0, ge=0)
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    # Separately dual-feature classification (section 3.2)
+    sr: bool = True
+    sr_width: int = Field(2048, ge=1)
+    sr_batch_norm: bool = False
+    way: Literal["separately", "transferable_only", "specific_only", "pre", "post", "anomaly_detection"] = (
+        "separately"  # how the two kinds of features decide; the others are those of tables 3 and 11
+    )
+    # Self-optimizing classifiers (section 3.3)
+    resistance: bool = True
+    calibration: bool = False  # uses unlabelled test images: with it the setting is transductive
+    threshold: float = Field(0.8, ge=-1, le=1)  # r of eq. 10
+    at_most: int = Field(40, ge=1)  # R of eq. 10
+
+
+SettingsT = TypeVar("SettingsT", bound=DualSettings)
+
+
+class Stimulation(FusedObjective):
+    """Mapping ability stimulation: map fused and flipped images to surplus mixtures of two components."""
+
+    views = 2
+
+    def __init__(self, embedder: Embedder, classes: int, settings: DualSettings) -> None:
+        fusions = settings.fusions_per_image if settings.inter else 0
+        blend = (settings.lam, settings.lam_distribution, settings.fused_weight, settings.fused_views)
+        super().__init__(classes, fusions, *blend)
+        self.embedder, self.settings = embedder, settings
+        self.components = 2 if settings.intra else 1
+        self.head = CosineHead(self.components * mixtures(classes, settings.inter), embedder.width_tilde)
+
+    def forward(self, views: list[Tensor], labels: Tensor, noise: Tensor) -> Tensor:
+        """Return the mean over plain and fused images, plain and flipped, of both views."""
+        images, targets, weights = self.fuse(views, labels, noise)
+        rows = self.components * targets
+        if self.settings.intra:  # flip and fusion commute: fuse first, flip once
+            images, rows = torch.cat([images, images.flip(2)]), torch.cat([rows, rows + 1])
+            weights = weights.repeat(2)
+        _, features = self.embedder(images)
+        chosen = self.settings
+        losses = cosine_cross_entropy(
+            self.head(features), rows, chosen.scale, chosen.margin, chosen.label_smoothing
+        )
+        return (weights * losses).mean()
+
+
+class Dual(Method[SettingsT], Generic[SettingsT]):
+    """Two kinds of features, g for h and g~ for h~, whatever the classifiers are made of."""
+
+    trained_as = "sss"
+    decision_settings: ClassVar[frozenset[str]] = frozenset(
+        {"way", "resistance", "calibration", "threshold", "at_most"}
+    )
+    prototypes: Tensor  # P of h, (C, V, d)
+
+    @classmethod
+    def passes(cls, settings: MethodSettings) -> int:
+        """One pass more if flipped pictures are a component."""
+        return 2 if isinstance(settings, DualSettings) and settings.intra else 1
+
+    def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:
+        """Put the SR module behind the backbone; look at flipped pictures too if they are a component."""
+        chosen = self.settings
+        self.flips = (False, True) if chosen.intra else (False,)
+        return Embedder(model, channels, chosen.sr_width if chosen.sr else None, chosen.sr_batch_norm)
+
+    def objective(self) -> Stimulation:
+        """Return mapping ability stimulation."""
+        return Stimulation(self.embedder, self.base_classes, self.settings)
+
+    @property
+    def transductive(self) -> bool:
+        """Calibration looks at unlabelled test images."""
+        return self.settings.calibration
+
+    def first_look(self, g: Tensor) -> Tensor:
+        """Return what g and h say of every class (N, C)."""
+        return similarity(g, self.prototypes)
+
+    @abstractmethod
+    def resisting_prototypes(self) -> Tensor:
+        """Return P~ with the base classes moved for this inference (C, V, d~); what is stored stays."""
+
+    def scores(self, features: Features, novel_only: bool = False) -> Tensor:
+        """Return the cosines of the look that decides (Algorithm 1): g, or g~ where g sees a base class."""
+        P_tilde = self.resisting_prototypes()
+        first = self.first_look(features["g"])
+        second = similarity(features["g_tilde"], P_tilde)
+        if novel_only:
+            first[:, : self.base_classes] = second[:, : self.base_classes] = -torch.inf
+        match self.settings.way:
+            case "separately":
+                return separately(first, second, self.base_classes)
+            case "transferable_only":
+                return first
+            case "specific_only":
+                return second
+            case "post":
+                return integrated_similarities(first, second)
+            case "anomaly_detection":
+                return anomaly_detection(first, second, self.base_classes)
+            case "pre":
+                joined = integrated_features(features["g"], features["g_tilde"])
+                scores = similarity(joined, integrated_features(self.prototypes, P_tilde))
+                return torch.where(first > -torch.inf, scores, first)
+
+    @property
+    def seen_classes(self) -> int:
+        """How many classes h knows."""
+        return len(self.prototypes)
