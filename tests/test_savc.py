@@ -53,7 +53,8 @@ def test_contrast_is_the_mean_likelihood_of_own_key_and_same_class():
         total = math.log(sum(map(math.exp, logits)))
         positive = [0] + [j + 1 for j in range(7) if queue_rows[j] == rows[i]]
         losses.append(-sum(logits[j] - total for j in positive) / len(positive))
-    found = trained.contrast(queries, rows, keys, queue, queue_rows)
+    trained.queue, trained.queue_rows = queue, queue_rows
+    found = trained.contrast(queries, rows, keys)
     assert float(found) == pytest.approx(sum(losses) / 4, rel=1e-5)
 
 
@@ -74,7 +75,10 @@ def test_a_step_contrasts_with_earlier_keys_and_then_keeps_its_own():
     assert sizes == [14, 14, 14, 8, 8]
     views = [uniform(3, 1, side, side, seed=side + i) for i, side in enumerate(sizes)]
     keys = trained.keys(views[2])
+    before = trained.queue.clone()
     trained(views, torch.tensor([0, 4, 4]), torch.empty(3, 0)).backward()
+    assert torch.equal(trained.queue, before)
+    trained.after_step()
     assert trained.queue_rows[:7].tolist() == [0, 8, 8, 1, 9, 9, -1]
     torch.testing.assert_close(trained.queue[:6], keys)
     assert trained.place == 6
@@ -87,6 +91,7 @@ def test_the_network_of_keys_follows_slowly():
     with torch.no_grad():
         trained.projector[0].weight.add_(1.0)
     before = trained.key_projector[0].weight.clone()
+    trained.fresh = torch.zeros(1, 16), torch.zeros(1, dtype=torch.int64)
     trained.after_step()
     torch.testing.assert_close(trained.key_projector[0].weight, before + 0.25)
     assert not any("key_" in name for name, weight in trained.named_parameters() if weight.requires_grad)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, kl_div, normalize
 
 from fairshot.benchmarks.pictures import Pictures
+from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.classifiers.similarity import similarity
 from fairshot.methods.exemplars import ExemplarSkeleton, nearest_to_mean
 from fairshot.methods.finetuning import descend
@@ -18,6 +19,7 @@ from fairshot.methods.skeleton import CosineObjective, SkeletonSettings
 from fairshot.models.backbones import stages
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.progress import SILENT, Reporter
+from fairshot.training.loop import Trainer
 
 
 class BiDistSettings(SkeletonSettings):
@@ -68,11 +70,16 @@ class BiDist(ExemplarSkeleton[BiDistSettings]):
         """Return the plain cosine cross-entropy."""
         return CosineObjective(self.embedder, self.base_classes, self.settings.views, self.settings.scale)
 
-    def start(self, features: Features, labels: Tensor) -> None:
-        """Let the current branch begin as the base branch is."""
-        super().start(features, labels)
-        self.current, self.rows = copy.deepcopy(self.embedder), self.prototypes[:, 0].clone()
+    def train_base(self, base: LabelledPictures, trainer: Trainer) -> None:
+        """Train the base branch; the current branch begins as that one is."""
+        super().train_base(base, trainer)
+        self.current = copy.deepcopy(self.embedder)
         self.mixer.to(self.embedder.device)
+
+    def start(self, features: Features, labels: Tensor) -> None:
+        """Let the rows begin as the mean features of base classes."""
+        super().start(features, labels)
+        self.rows = self.prototypes[:, 0].clone()
 
     def choose(self, features: Features, labels: Tensor) -> Tensor:
         """Keep the picture nearest the mean of each class."""

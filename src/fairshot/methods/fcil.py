@@ -70,7 +70,8 @@ class EmbeddingInfomax(Objective):
     @torch.no_grad()
     def _channels_below(self) -> int:
         self.embedder.eval()
-        return self.levels(torch.zeros(1, self.embedder.channels, 16, 16))[0].shape[1]
+        images = torch.zeros(1, self.embedder.channels, 16, 16, device=self.embedder.device)
+        return self.levels(images)[0].shape[1]
 
 
 def information_bound(one: Tensor, other: Tensor, temperature: float) -> Tensor:

@@ -74,6 +74,7 @@ class FantasyContrast(Objective):
     queue: Tensor  # (K, p)
     queue_rows: Tensor  # (K,), the fantasy class of each key, or NOBODY
     place: Tensor  # where the next key goes
+    fresh: tuple[Tensor, Tensor]  # keys of the last step and their fantasy classes
 
     def __init__(self, embedder: Embedder, classes: int, settings: SAVCSettings) -> None:
         super().__init__()
@@ -100,23 +101,26 @@ class FantasyContrast(Objective):
         return size if index < 3 else max(8, round(self.settings.small_size * size))
 
     def forward(self, views: list[Tensor], labels: Tensor, noise: Tensor) -> Tensor:
-        """Return cross-entropy plus the weighted contrasts, and put the keys into the queue."""
+        """Return cross-entropy plus the weighted contrasts."""
         del noise
         chosen, rows = self.settings, self.fantasy_rows(labels)
         classified, large, key, *small = views
-        cosines = self.head(self.embedder(self.fantasise(classified))[0])
-        recognition = cosine_cross_entropy(cosines, rows, chosen.scale).mean()
+        # Images of one size go through the network together.
+        g_classified, g_large = self.features(classified, large).chunk(2)
+        g_small = self.features(*small)
+        recognition = cosine_cross_entropy(self.head(g_classified), rows, chosen.scale).mean()
         keys = self.keys(key)
-        queue, queue_rows = self.queue.clone(), self.queue_rows.clone()
-        crops = torch.cat([self.fantasise(crop) for crop in small])
         contrasts = [
-            self.contrast(
-                self.projected(images), rows.repeat(times), keys.repeat(times, 1), queue, queue_rows
-            )
-            for images, times in ((self.fantasise(large), 1), (crops, len(small)))
+            self.contrast(self.projected(g), rows.repeat(times), keys.repeat(times, 1))
+            for g, times in ((g_large, 1), (g_small, len(small)))
         ]
-        self.enqueue(keys, rows)
+        self.fresh = keys, rows  # for after the step: the backward pass still needs the queue as it is
         return recognition + chosen.global_weight * contrasts[0] + chosen.local_weight * contrasts[1]
+
+    def features(self, *views: Tensor) -> Tensor:
+        """Return the features of views of one size, one view after the other, each fantasised."""
+        g: Tensor = self.embedder(torch.cat([self.fantasise(view) for view in views]))[0]
+        return g
 
     def fantasise(self, images: Tensor) -> Tensor:
         """Return the images under each transform, one transform after the other."""
@@ -127,22 +131,20 @@ class FantasyContrast(Objective):
         m = len(self.transforms)
         return torch.cat([m * labels + k for k in range(m)])
 
-    def projected(self, images: Tensor) -> Tensor:
-        """Return what is contrasted of images, of length 1."""
-        return normalize(self.projector(self.embedder(images)[0]), dim=1)
+    def projected(self, g: Tensor) -> Tensor:
+        """Return what is contrasted of features, of length 1."""
+        return normalize(self.projector(g), dim=1)
 
     @torch.no_grad()
     def keys(self, images: Tensor) -> Tensor:
         """Return the same by the slowly moving network."""
         return normalize(self.key_projector(self.key_embedder(self.fantasise(images))[0]), dim=1)
 
-    def contrast(
-        self, queries: Tensor, rows: Tensor, keys: Tensor, queue: Tensor, queue_rows: Tensor
-    ) -> Tensor:
+    def contrast(self, queries: Tensor, rows: Tensor, keys: Tensor) -> Tensor:
         """Supervised contrast: a query should resemble its own key and those of its class in the queue."""
         own = (queries * keys).sum(1, keepdim=True)
-        logits = torch.cat([own, queries @ queue.T], dim=1).float() / self.settings.temperature
-        positive = torch.cat([torch.ones_like(rows[:, None]), rows[:, None] == queue_rows], dim=1)
+        logits = torch.cat([own, queries @ self.queue.T], dim=1).float() / self.settings.temperature
+        positive = torch.cat([torch.ones_like(rows[:, None]), rows[:, None] == self.queue_rows], dim=1)
         likelihood = logits.log_softmax(1)
         return -((positive * likelihood).sum(1) / positive.sum(1)).mean()
 
@@ -158,7 +160,9 @@ class FantasyContrast(Objective):
 
     @torch.no_grad()
     def after_step(self) -> None:
-        """Let the network that makes keys follow."""
+        """Put the keys into the queue, and let the network that makes them follow."""
+        self.enqueue(*self.fresh)
+        del self.fresh
         for slow, fast in ((self.key_embedder, self.embedder), (self.key_projector, self.projector)):
             torch._foreach_lerp_(list(slow.parameters()), list(fast.parameters()), 1 - self.settings.momentum)
 
