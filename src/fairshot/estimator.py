@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,7 +49,7 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     `fit` is the base session: it trains the network on classes with many images. `partial_fit` then takes
     labels never seen before, from about five images each, without further training; images of known
-    labels refine these. `adapt` uses images without labels.
+    labels refine these. `adapt` uses images without labels, within bounds.
 
     Images are uint8 arrays (N, H, W) or (N, H, W, C), or sequences of file paths and of arrays of any
     sizes; labels are of any hashable kind. Whatever fails leaves the estimator as it was.
@@ -152,11 +153,29 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._adopt(method_=taught, classes_=as_array(classes))
 
     def adapt(self, X: Any) -> Self:
-        """Calibrate with unlabelled images: prototypes move towards those recognised with confidence."""
+        """Calibrate with unlabelled images: classes move towards those recognised with confidence.
+
+        Images may come in any order and in batches of any size; what they may do is bounded, unless
+        method={"bounded": False}. `journal` tells what each call did, `rollback` undoes the last ones.
+        """
         check_is_fitted(self, "method_")
         adapted = copy.copy(self.method_)
         adapted.adapt(adapted.embed(self._pictures(X)))
         return self._adopt(method_=adapted)
+
+    @property
+    def journal(self) -> list[dict[Any, int]]:
+        """For each call of `adapt`: how many of its images each class took in then."""
+        check_is_fitted(self, "method_")
+        labels = self.classes_.tolist()
+        return [dict(Counter(labels[c] for c in entry.added_to.tolist())) for entry in self.method_.journal]
+
+    def rollback(self, calls: int = 1) -> Self:
+        """Undo the last calls of `adapt`; images that theirs had displaced return."""
+        check_is_fitted(self, "method_")
+        undone = copy.copy(self.method_)
+        undone.rollback(calls)
+        return self._adopt(method_=undone)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Answer a label for each image."""
@@ -294,7 +313,7 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _method_settings(self) -> sss.SSSSettings:
         names = ("intra", "inter", "sr", "resistance", "gamma")
         chosen = {name: getattr(self, name) for name in names}
-        return _section(sss.SSSSettings, "method", chosen | {"sr_width": 512}, self.method)
+        return _section(sss.SSSSettings, "method", chosen | {"sr_width": 512, "bounded": True}, self.method)
 
 
 def _section(settings: type[SettingsT], name: str, chosen: Options, further: Options | None) -> SettingsT:

@@ -14,7 +14,8 @@ show pictures to the system could lead a class astray. Here the movement is boun
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch.nn.functional import normalize
@@ -36,8 +37,9 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Entry:
-    """What one batch did: the samples it added, and those they displaced."""
+    """What one batch was and did: the samples it added, and those they displaced."""
 
+    arrived: torch.Tensor  # (N,) ids
     added: torch.Tensor  # (A,) ids
     added_to: torch.Tensor  # (A,) the class of each
     displaced: torch.Tensor  # (D,) ids
@@ -55,6 +57,29 @@ class Calibration:
     owner: torch.Tensor  # (K,) the class that keeps each sample
     journal: tuple[Entry, ...] = ()
 
+    @property
+    def shown(self) -> int:
+        """How many samples came so far; where ids count them, the id of the next."""
+        return sum(len(entry.arrived) for entry in self.journal)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return everything by name, to be kept."""
+        names = [field.name for field in fields(self) if field.name != "journal"]
+        found = {name: getattr(self, name) for name in names}
+        for number, entry in enumerate(self.journal):
+            found |= {f"journal.{number}.{f.name}": getattr(entry, f.name) for f in fields(entry)}
+        return found
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, torch.Tensor]) -> Calibration:
+        """Return what `tensors` was taken from."""
+        own = dict(tensors)
+        journal: list[Entry] = []
+        while f"journal.{len(journal)}.added" in own:
+            number = len(journal)
+            journal.append(Entry(**{f.name: own.pop(f"journal.{number}.{f.name}") for f in fields(Entry)}))
+        return cls(**own, journal=tuple(journal))
+
 
 def begin(labelled: torch.Tensor, alpha: torch.Tensor) -> Calibration:
     """Start from labelled prototypes alone."""
@@ -68,7 +93,7 @@ def absorb(state: Calibration, features: torch.Tensor, ids: torch.Tensor, bounds
     owner = _owners(candidates, state.labelled, bounds)
     stays, was_kept = owner != NOBODY, torch.arange(len(owner), device=owner.device) < len(state.kept)
     added, displaced = stays & ~was_kept, ~stays & was_kept
-    entry = Entry(names[added], owner[added], names[displaced], candidates[displaced])
+    entry = Entry(ids, names[added], owner[added], names[displaced], candidates[displaced])
     return replace(
         state,
         kept=candidates[stays],

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from fairshot.cli import ablate, bench, compare, data, report, run, serve, teach, tradeoff, tune
+from fairshot.cli import ablate, bench, compare, data, poison, report, run, serve, teach, tradeoff, tune
 from fairshot.cli.console import MESSAGES
 from fairshot.errors import UserError
 from fairshot.training.loop import TrainingStopped
@@ -26,6 +26,7 @@ app.command("list")(run.list_command)
 app.command("report")(report.report_command)
 app.command("tune")(tune.tune_command)
 app.command("tradeoff")(tradeoff.tradeoff_command)
+app.command("poison")(poison.poison_command)
 app.add_typer(ablate.app, name="ablate")
 app.add_typer(bench.app, name="bench")
 app.add_typer(data.app, name="data")

@@ -8,16 +8,19 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from fairshot.classifiers import realistic
 from fairshot.classifiers.calibration import calibrate, calibrate_labelled, degrees
 from fairshot.classifiers.gate import FirstLook, Rule, Space, Spread
 from fairshot.classifiers.prototypes import prototypes
+from fairshot.classifiers.realistic import Bounds, Calibration, Entry
 from fairshot.classifiers.resistance import accumulate, resist
 from fairshot.classifiers.similarity import similarity
+from fairshot.errors import UserError
 from fairshot.methods.dual import Dual, DualSettings
 from fairshot.methods.method import Facts, split_known
 from fairshot.models.embedder import Features
 
-GATE = "gate."  # before the names of its tensors
+GATE, MEMORY = "gate.", "calibration."  # before the names of their tensors
 
 
 class SSSSettings(DualSettings):
@@ -34,6 +37,8 @@ class SSSSettings(DualSettings):
     gamma: float = Field(0.2, ge=0)
     alpha_base: float = Field(0.1, ge=0, le=1)
     alpha_novel: float = Field(0.6, ge=0, le=1)
+    bounded: bool = False  # Calibration that no stream of unlabelled pictures leads astray
+    drift: float = Field(0.2, ge=0)  # farthest it moves a class, as a share of the way to the nearest other
 
     @model_validator(mode="after")
     def _gate_fits(self) -> Self:
@@ -41,7 +46,14 @@ class SSSSettings(DualSettings):
             raise ValueError(f"gate_strength is a share of the shots with left_out, got {self.gate_strength}")
         if self.has_gate and self.way != "separately":
             raise ValueError(f"a gate decides between two looks, and way is {self.way}; expected separately")
+        if self.has_gate and self.bounded:
+            raise ValueError("bounded Calibration moves the first look of the paper; expected gate plain")
         return self
+
+    @property
+    def bounds(self) -> Bounds:
+        """How much unlabelled pictures may do in bounded Calibration."""
+        return Bounds(self.threshold, self.at_most, self.drift)
 
     @property
     def has_gate(self) -> bool:
@@ -65,13 +77,14 @@ class SSS(Dual[SSSSettings]):
     )
     decision_settings = Dual.decision_settings | {
         *("gate", "gate_strength", "whitening", "power", "shrinkage", "own_share"),
-        *("gamma", "alpha_base", "alpha_novel"),
+        *("gamma", "alpha_base", "alpha_novel", "bounded", "drift"),
     }
     state = ("prototypes", "prototypes_tilde", "delta", "counts")
     prototypes_tilde: Tensor  # P~ of h~, (C, V, d~)
     delta: Tensor  # directions of the novel classes met so far, for each base class (B, V, d~)
     counts: Tensor  # (C,) labelled pictures behind each prototype
     look: FirstLook | None = None  # in place of h in the first look, if there is a gate
+    memory: Calibration | None = None  # of bounded Calibration, once pictures without labels came
 
     def start(self, features: Features, labels: Tensor) -> None:
         """Make h and h~ of the base classes."""
@@ -80,7 +93,7 @@ class SSS(Dual[SSSSettings]):
         self.prototypes_tilde = prototypes(features["g_tilde"], labels, base)
         self.delta = torch.zeros_like(self.prototypes_tilde)
         self.counts = labels.bincount(minlength=self.base_classes)
-        self.look = self._gate(features["g"], labels)
+        self.look, self.memory = self._gate(features["g"], labels), None
 
     def _gate(self, g: Tensor, labels: Tensor) -> FirstLook | None:
         """Make the first look of the settings, or none if it is the paper's."""
@@ -94,7 +107,8 @@ class SSS(Dual[SSSSettings]):
         """Add new classes to h and h~ and to Delta; labelled pictures of known classes calibrate them."""
         known, fresh = split_known(labels, self.seen_classes)
         g, g_tilde = features["g"], features["g_tilde"]
-        P, counts = calibrate_labelled(self.prototypes, self.counts, g[known], labels[known])
+        labelled = self.prototypes if self.memory is None else self.memory.labelled
+        P, counts = calibrate_labelled(labelled, self.counts, g[known], labels[known])
         P_tilde, _ = calibrate_labelled(self.prototypes_tilde, self.counts, g_tilde[known], labels[known])
         delta = self.delta
         if fresh:
@@ -103,31 +117,67 @@ class SSS(Dual[SSSSettings]):
             P, P_tilde = torch.cat([P, prototypes(g, labels, fresh)]), torch.cat([P_tilde, novel_tilde])
             counts = torch.cat([counts, labels.bincount()[fresh.start :]])
         look = None if self.look is None else self.look.extended(g, labels, fresh)
+        memory = None
+        if self.memory is not None:
+            memory = realistic.relabel(self.memory, P, self._alpha(len(P)), self.settings.bounds)
+            P = realistic.prototypes(memory, self.settings.bounds)
         # Assigned together and last: whatever fails above, nothing is learnt by half.
-        self.look = look
+        self.look, self.memory = look, memory
         self.prototypes, self.prototypes_tilde, self.delta, self.counts = P, P_tilde, delta, counts
 
     def adapt(self, features: Features) -> None:
-        """Calibrate h with unlabelled pictures (eq. 9 and 10)."""
-        chosen = self.settings
-        alpha = degrees(self.seen_classes, self.base_classes, chosen.alpha_base, chosen.alpha_novel)
-        found = calibrate(self.prototypes, features["g"], alpha, chosen.threshold, chosen.at_most)
+        """Calibrate h with unlabelled pictures (eq. 9 and 10), within bounds if the settings say so."""
+        chosen, g = self.settings, features["g"]
+        alpha = self._alpha(self.seen_classes)
+        if chosen.bounded:
+            memory = realistic.begin(self.prototypes, alpha) if self.memory is None else self.memory
+            ids = torch.arange(len(g), device=g.device) + memory.shown
+            self._remember(realistic.absorb(memory, g, ids, chosen.bounds))
+            return
+        found = calibrate(self.prototypes, g, alpha, chosen.threshold, chosen.at_most)
         if self.look is not None:
-            self.look = self.look.calibrated(features["g"], found.absorbed_by, alpha)
+            self.look = self.look.calibrated(g, found.absorbed_by, alpha)
         self.prototypes = found.prototypes
 
+    @property
+    def journal(self) -> tuple[Entry, ...]:
+        """What each batch of unlabelled pictures did, if Calibration is bounded."""
+        return () if self.memory is None else self.memory.journal
+
+    def rollback(self, batches: int = 1) -> None:
+        """Undo the last batches of unlabelled pictures, if Calibration is bounded."""
+        if not 0 <= batches <= len(self.journal):
+            raise UserError(
+                f"rollback: {batches} batches of unlabelled pictures were to be undone; "
+                f"the journal has {len(self.journal)}"
+            )
+        if self.memory is not None:
+            self._remember(realistic.rollback(self.memory, batches, self.settings.bounds))
+
+    def _remember(self, memory: Calibration) -> None:
+        self.memory, self.prototypes = memory, realistic.prototypes(memory, self.settings.bounds)
+
+    def _alpha(self, classes: int) -> Tensor:
+        return degrees(classes, self.base_classes, self.settings.alpha_base, self.settings.alpha_novel)
+
     def tensors(self) -> dict[str, Tensor]:
-        """Return all that has been learnt, the gate too."""
-        gate = {} if self.look is None else self.look.tensors()
-        return super().tensors() | {f"{GATE}{name}": value for name, value in gate.items()}
+        """Return all that has been learnt, the gate and what Calibration remembers too."""
+        learnt = super().tensors()
+        for prefix, part in ((GATE, self.look), (MEMORY, self.memory)):
+            if part is not None:
+                learnt |= {f"{prefix}{name}": value for name, value in part.tensors().items()}
+        return learnt
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Take over what `tensors` returned earlier."""
         super().restore(tensors)
-        device = self.embedder.device
-        gate = {k.removeprefix(GATE): v.to(device) for k, v in tensors.items() if k.startswith(GATE)}
-        if self.settings.has_gate:
-            self.look = FirstLook.from_tensors(self.base_classes, gate, self.settings.power)
+        gate, memory = (self._under(prefix, tensors) for prefix in (GATE, MEMORY))
+        self.look = FirstLook.from_tensors(self.base_classes, gate, self.settings.power) if gate else None
+        self.memory = Calibration.from_tensors(memory) if memory else None
+
+    def _under(self, prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        own = {name: value for name, value in tensors.items() if name.startswith(prefix)}
+        return {name.removeprefix(prefix): value.to(self.embedder.device) for name, value in own.items()}
 
     def first_look(self, g: Tensor) -> Tensor:
         """Return what g and h say of every class (N, C), novel classes favoured if there is a gate."""

@@ -1,0 +1,64 @@
+"""`fairshot poison`: what hostile unlabelled images do to Calibration."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairshot.benchmarks import load_stream
+from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
+from fairshot.errors import UserError
+from fairshot.evaluation.experiment import restore_method
+from fairshot.evaluation.poisoning import Poisoning, measure_poisoning
+from fairshot.files import write_atomically
+from fairshot.methods.sss import SSS
+from fairshot.recipes import load_recipe
+from fairshot.training.hardware import choose_hardware
+
+
+def poison_command(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run of SSS whose network is used.")],
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    root: Annotated[Path | None, typer.Option(help="Folder in which benchmarks are looked for.")] = None,
+) -> None:
+    """Attack Calibration with images of wrong classes, noise and copies; tell what they cost at worst.
+
+    Writes `poisoning.json` and `poisoning.md` into the run.
+    """
+    recipe = load_recipe(str(run / "recipe.yaml"))
+    reporter = ConsoleReporter("poison", run / "log.txt")
+    stream = load_stream(recipe.benchmark.name, recipe.benchmark, root, reporter)
+    method = restore_method(run, recipe, stream, choose_hardware(device))
+    if not isinstance(method, SSS) or method.look is not None:
+        raise UserError(
+            f"{run} is no run of SSS with the paper's first look, which is what Calibration moves"
+        )
+    found = measure_poisoning(method, stream, seed=recipe.seed, reporter=reporter)
+    content = {"command": this_command(), "benchmark": stream.benchmark, **asdict(found)}
+    write_atomically(run / "poisoning.json", (json.dumps(content, indent=1) + "\n").encode())
+    table = _markdown(found)
+    write_atomically(run / "poisoning.md", table.encode())
+    CONSOLE.print(table, highlight=False, soft_wrap=True)
+
+
+def _markdown(found: Poisoning) -> str:
+    natural = ", ".join(f"{value:.2f} {name}" for name, value in found.natural.items())
+    lines = [
+        f"`{this_command()}`",
+        "",
+        f"Overall accuracy after the last session: {found.labelled:.2f} with labelled images alone; with the",
+        f"natural stream of unlabelled images {natural}. Points lost to an attack, at worst over its target",
+        "and over whether it comes before the natural stream, after it, or alone:",
+        "",
+        "| attack | images | bounded | as in eq. 9 |",
+        "|---|---|---|---|",
+    ]
+    costs = {(one.kind, one.images, one.bounded): one.cost for one in found.damages}
+    for kind, images in dict.fromkeys((one.kind, one.images) for one in found.damages):
+        pair = [f"{costs[kind, images, bounded]:.2f}" for bounded in (True, False)]
+        lines.append(f"| {kind} | {images} | {' | '.join(pair)} |")
+    return "\n".join(lines) + "\n"
