@@ -11,11 +11,12 @@ import yaml
 from fairshot.cli.console import this_command
 from fairshot.cli.run import present, run_with_bars
 from fairshot.evaluation.experiment import Place
-from fairshot.recipes import load_recipe
+from fairshot.recipes import default_recipe, load_recipe
 from fairshot.training.hardware import choose_hardware
 
 app = typer.Typer(help="Switch parts of SSS on one by one, or change how it decides.", no_args_is_help=True)
 
+RECIPE = default_recipe("cifar100")
 PARTS = ("intra", "inter", "sr", "resistance", "calibration")
 COMPONENTS = {
     "baseline": (),
@@ -36,7 +37,7 @@ Root = Annotated[Path | None, typer.Option(help="Folder in which benchmarks are 
 
 @app.command("components")
 def components_command(
-    recipe: RecipeName = "cifar100/sss",
+    recipe: RecipeName = RECIPE,
     set_: Set = [],  # noqa: B006 - typer copies it
     seed: Seed = 0,
     device: Device = "auto",
@@ -52,7 +53,7 @@ def components_command(
 
 @app.command("features")
 def features_command(
-    recipe: RecipeName = "cifar100/sss",
+    recipe: RecipeName = RECIPE,
     set_: Set = [],  # noqa: B006 - typer copies it
     seed: Seed = 0,
     device: Device = "auto",

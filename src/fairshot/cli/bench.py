@@ -17,16 +17,20 @@ from fairshot.bench.train import measure_training
 from fairshot.benchmarks.cache import Resize
 from fairshot.benchmarks.image_files import image_files
 from fairshot.cli.console import CONSOLE, ConsoleReporter
-from fairshot.recipes import load_recipe
+from fairshot.recipes import default_recipe, load_recipe
 from fairshot.teaching.measure import measure_store
 from fairshot.training.hardware import choose_hardware, describe_device
 
 app = typer.Typer(help="Measure speed, beside the plain way to do the same.", no_args_is_help=True)
 
+RECIPE = default_recipe("cifar100")
+
 
 @app.command("train")
 def train_command(
-    recipe: Annotated[str, typer.Argument(help="The recipe whose base session is timed.")] = "cifar100/sss",
+    recipe: Annotated[str, typer.Argument(help="The recipe whose base session is timed.")] = default_recipe(
+        "cifar100"
+    ),
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     classes: Annotated[int, typer.Option(min=2, help="Base classes.")] = 60,
     images: Annotated[int, typer.Option(min=8, help="Training images; random pixels.")] = 30_000,

@@ -16,7 +16,7 @@ from fairshot.errors import UserError
 from fairshot.evaluation.experiment import Place, run
 from fairshot.evaluation.result import Result
 from fairshot.methods import methods
-from fairshot.recipes import Recipe, load_recipe, recipe_names
+from fairshot.recipes import Recipe, default_recipe, load_recipe, recipe_names
 from fairshot.reporting.figures import write_figures
 from fairshot.reporting.tables import side_by_side
 from fairshot.training.hardware import choose_hardware
@@ -79,7 +79,7 @@ def run_command(
     """
     if split is not None and data is None:
         raise UserError("--split goes with --data: it says how own pictures were split")
-    chosen = load_recipe(recipe or ("folder/sss" if data else "doodles/sss"), set_, seed)
+    chosen = load_recipe(recipe or default_recipe("folder" if data else "doodles"), set_, seed)
     folder = out or Path("runs") / _run_name(chosen, data)
     fabric = choose_hardware(device, processes, machines)
     result = run_with_bars(

@@ -85,7 +85,7 @@ class Stimulation(FusedObjective):
 class Dual(Method[SettingsT], Generic[SettingsT]):
     """Two kinds of features, g for h and g~ for h~, whatever the classifiers are made of."""
 
-    trained_as = "sss"
+    trained_as = "dual"
     decision_settings: ClassVar[frozenset[str]] = frozenset(
         {"way", "resistance", "calibration", "threshold", "at_most"}
     )

@@ -30,6 +30,7 @@ class Facts:
     knows_future: bool = False  # whether it must be told the number of classes to come
     keeps_exemplars: bool = False  # whether it stores pictures of old classes
     passes: int = 1  # forward passes of the network to classify one picture
+    baseline: bool = False  # whether it is the common training and rule, with nothing added
 
 
 SettingsT = TypeVar("SettingsT", bound=MethodSettings)

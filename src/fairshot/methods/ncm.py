@@ -14,7 +14,9 @@ class NCM(Skeleton[SkeletonSettings]):
 
     name = "ncm"
     Settings = SkeletonSettings
-    facts = Facts("nearest class mean on features of a cosine cross-entropy; the strong baseline")
+    facts = Facts(
+        "nearest class mean on features of a cosine cross-entropy; the strong baseline", baseline=True
+    )
 
     def objective(self) -> CosineObjective:
         """Return the plain cosine cross-entropy."""

@@ -21,6 +21,8 @@ from fairshot.settings import Settings, explain
 from fairshot.training.loop import TrainingSettings
 from fairshot.training.views import ViewSettings
 
+OWN_METHOD = "sss"  # the one that is run where none is named
+
 
 class BenchmarkSettings(StreamSettings):
     """Which benchmark, and how it is cut into sessions."""
@@ -76,6 +78,11 @@ def recipe_names() -> list[str]:
     return sorted(f"{folder.name}/{file.name[:-5]}" for folder, file in _packaged())
 
 
+def default_recipe(benchmark: str) -> str:
+    """Return the name of the recipe for a benchmark when no method is named."""
+    return f"{benchmark}/{OWN_METHOD}"
+
+
 def load_recipe(source: str, overrides: Iterable[str] = (), seed: int | None = None) -> Recipe:
     """Load a recipe by name (benchmark/method) or path, change some keys (`training.epochs=10`), check it."""
     content = _parse(_read(source), source)
@@ -95,7 +102,7 @@ def check_recipe(content: Mapping[str, Any]) -> Recipe:
     options = dict(sections.method)
     name = options.pop("name", None)
     if not isinstance(name, str):
-        raise UserError("method.name: missing; a recipe names its method, for example sss")
+        raise UserError(f"method.name: missing; a recipe names its method, for example {OWN_METHOD}")
     try:
         method = method_named(name).Settings.model_validate(options)
     except ValidationError as problem:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from fairshot.methods import methods
+
 PARTS = {
     "intra": ("Intra", "the vertical flip is a second component of each class"),
     "inter": ("Inter", "blends of two classes are classes of their own"),
@@ -35,8 +37,9 @@ def same_backbone(one: str, other: str) -> bool:
 
 
 def parts_of(method: str, recipe: Mapping[str, Any]) -> frozenset[str] | None:
-    """Find which parts of SSS were on; NCM is SSS without any, other methods have no such parts."""
-    if method == "ncm":
+    """Find which parts of SSS were on; the baseline is SSS without any, others have no such parts."""
+    kind = methods().get(method)
+    if kind is not None and kind.facts.baseline:
         return frozenset()
     switches = {key.rpartition(".")[2]: value for key, value in flat(recipe)}
     if not PARTS.keys() <= switches.keys():

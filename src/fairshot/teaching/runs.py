@@ -24,7 +24,7 @@ from fairshot.methods import method_named
 from fairshot.methods.skeleton import Skeleton, SkeletonSettings
 from fairshot.methods.sss import SSS, SSSSettings
 from fairshot.progress import SILENT, Reporter
-from fairshot.recipes import Recipe, check_recipe
+from fairshot.recipes import Recipe, check_recipe, default_recipe
 from fairshot.teaching.adapting import CalibrationSettings
 from fairshot.teaching.confidence import Confidence, Trials
 from fairshot.teaching.founding import BaseClasses, Founding, create_store
@@ -112,7 +112,7 @@ def _restored(run: Path, recipe: Recipe, base_classes: int) -> Supported:
     if kind is not SSS and not nearest_mean:
         raise UserError(
             f"{run} is a run of {recipe.method_name}, and a store answers by SSS or by nearest class means; "
-            "train one with: fairshot run doodles/sss"
+            f"train one with: fairshot run {default_recipe('doodles')}"
         )
     if isinstance(recipe.method, SSSSettings) and recipe.method.way != "separately":
         raise UserError(
