@@ -3,7 +3,9 @@
 import hashlib
 import json
 
+import numpy as np
 import pytest
+from safetensors.torch import load_file
 
 from commands import fairshot
 from fairshot.evaluation.result import Result
@@ -35,6 +37,46 @@ def test_parts_are_added_one_by_one(folder):
     hashes = {name: weights(folder / "components" / name) for name in ("baseline", *parts)}
     assert hashes["sr"] == hashes["resistance"] == hashes["calibration"]  # one training
     assert len(set(hashes.values())) == 4
+
+
+def test_the_page_of_the_components_tells_what_lies_behind_them(folder):
+    page = (folder / "components" / "ablation.md").read_text()
+    assert page.count("| sss") >= 6  # a line a row of table 2; the paper's are of CIFAR-100
+    lines = {
+        line.split("|")[1].strip(): line.split("|")[2:-1] for line in page.splitlines() if line[:2] == "| "
+    }
+    for name in ("baseline", "intra", "inter", "sr", "resistance", "calibration"):
+        run = folder / "components" / name
+        result, features = Result.read(run), load_file(run / "features.safetensors")
+        g, labels = features["g"].double().numpy(), features["labels"].numpy()
+        occupied = [
+            np.mean([sum(view) / np.linalg.norm(view) for view in image])
+            for image, label in zip(g, labels, strict=True)
+            if label < 6
+        ]
+        told = [float(cell) for cell in lines[name]]
+        last = result.metrics.sessions[-1]
+        expected = [np.mean(occupied), result.novel_only[-1], last.misroute, last.base, last.inc]
+        assert told == pytest.approx(expected, abs=0.02)
+    assert "What base classes lost (calibration)" in page
+    lost = [
+        line
+        for line in page.splitlines()
+        if line.split("|")[1:2]
+        and line.split("|")[1].strip() in Result.read(folder / "components" / "calibration").class_names
+    ]
+    assert len(lost) == 6
+
+
+def test_a_finished_training_is_used_and_not_repeated(folder):
+    command = ["ablate", "features", "doodles/sss", "--out", "taken", "--base-run", "components/sr", *TINY]
+    done = fairshot(folder, *command)
+    assert done.process.exitcode == 0, done.stderr
+    assert weights(folder / "taken" / "pre") == weights(folder / "components" / "sr")
+    assert not list((folder / "taken").glob("*/checkpoints/base/*"))
+    page = (folder / "taken" / "ablation.md").read_text()
+    assert "Ways to use two kinds of features" in page
+    assert page.count("sss") >= 18  # six ways in three tables
 
 
 def test_each_way_to_use_the_features_decides_on_the_same_base_session(folder):
