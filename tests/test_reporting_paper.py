@@ -17,7 +17,7 @@ from fairshot.reporting.papertables import (
     overall_table,
 )
 from fairshot.reporting.published import published
-from fairshot.reporting.settings import PARTS, backbone_of, feature_way_of, parts_of, same_backbone
+from fairshot.reporting.settings import PARTS, backbone_of, feature_way_of, parts_of, same_name
 from results_factory import make_result
 
 CIFAR = (60, *[5] * 8)
@@ -139,8 +139,8 @@ def test_recipes_are_understood():
     assert parts_of("teen", {"method": {"alpha": 0.1}}) is None
     assert backbone_of({"model": {"backbone": "resnet18"}}) == "resnet18"
     assert backbone_of({"model": {}}) is None
-    assert same_backbone("resnet18", "ResNet-18")
-    assert not same_backbone("resnet18", "ResNet-18 (ImageNet weights)")
+    assert same_name("resnet18", "ResNet-18")
+    assert not same_name("resnet18", "ResNet-18 (ImageNet weights)")
     assert feature_way_of(switches("sr", features="pre"), {"pre", "post"}) == "pre"
 
 

@@ -1,4 +1,4 @@
-"""`fairshot report`: a page, figures and tables from finished runs."""
+"""`fairshot report` and `fairshot reproducibility`: pages, figures and tables from finished runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
 from fairshot.reporting.report import write_report
+from fairshot.reporting.reproducibility import write_reproducibility
 
 
 def report_command(
@@ -25,3 +26,15 @@ def report_command(
     """
     page = write_report(runs, out, this_command(), ConsoleReporter())
     CONSOLE.print(f"{page} (figures and tables beside it)", highlight=False)
+
+
+def reproducibility_command(
+    folder: Annotated[Path, typer.Argument(metavar="RUNS", help="The folder that holds the runs.")],
+    out: Annotated[Path | None, typer.Option(help="The page; RUNS/REPRODUCIBILITY.md if not given.")] = None,
+) -> None:
+    """Say of each method whether our runs reach what was published, with commands, seeds and times.
+
+    Why something is not reached is written by hand into RUNS/verdicts.yaml, a line `method: reason` each.
+    """
+    page = write_reproducibility(folder, out, this_command())
+    CONSOLE.print(f"{page}", highlight=False)

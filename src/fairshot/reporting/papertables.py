@@ -23,7 +23,7 @@ from fairshot.reporting.measures import (
     best,
 )
 from fairshot.reporting.published import PublishedRow
-from fairshot.reporting.settings import backbone_of, same_backbone
+from fairshot.reporting.settings import backbone_of, same_name
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ TRANSDUCTIVE = "transductive: unlabelled test images moved the classifiers"
 
 def _published_remarks(row: PublishedRow, ours: Sequence[str | None], with_ratio: bool) -> tuple[str, ...]:
     remarks = []
-    if not any(own and same_backbone(own, row.backbone) for own in ours):
+    if not any(own and same_name(own, row.backbone) for own in ours):
         remarks.append(f"backbone {row.backbone}")
     if row.memory:
         remarks.append(f"keeps {row.memory}")

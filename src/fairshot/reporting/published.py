@@ -9,6 +9,8 @@ import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict
 
+from fairshot.reporting.settings import same_name
+
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -30,6 +32,12 @@ class PublishedRow(_Strict):
     base_inc: float | None = None
     base_inc_derived: float | None = None  # what overall and inc imply, where the printed ratio disagrees
     bicp: float | None = None
+    also: str | None = None  # where else the same figures stand: in the system's own paper or log
+
+    @property
+    def own(self) -> str | None:
+        """Where the system's own authors published these figures, if they did."""
+        return self.source if self.source.startswith("own ") else self.also
 
     @property
     def average(self) -> float:
@@ -66,6 +74,12 @@ class Published(_Strict):
     def on(self, benchmark: str, sessions: int) -> list[PublishedRow]:
         """Rows of a benchmark with as many sessions."""
         return [row for row in self.rows if row.benchmark == benchmark and len(row.overall) == sessions]
+
+    def of(self, method: str, benchmark: str, sessions: int) -> list[PublishedRow]:
+        """Rows of one of our methods, whatever way its name is written; of variants, the first named."""
+        rows = self.on(benchmark, sessions)
+        named = [row for row in rows if same_name(row.method, method)]
+        return named or [row for row in rows if same_name(row.method.partition("(")[0], method)]
 
 
 @cache

@@ -31,7 +31,7 @@ def backbone_of(recipe: Mapping[str, Any]) -> str | None:
     return next((str(v) for k, v in flat(recipe) if re.search(r"(^|\.)backbone(\.name)?$", k)), None)
 
 
-def same_backbone(one: str, other: str) -> bool:
+def same_name(one: str, other: str) -> bool:
     """Compare names as people write them: resnet18 is ResNet-18."""
     return _letters(one) == _letters(other)
 

@@ -1,0 +1,175 @@
+"""The reproducibility page: what we reach with each method, beside what was published, with a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from fairshot.errors import UserError
+from fairshot.files import write_atomically
+from fairshot.reporting.conditions import conditions
+from fairshot.reporting.groups import Group, Spread, by_benchmark, group_results
+from fairshot.reporting.measures import LAST, OVERALL, OVERALL_AVG
+from fairshot.reporting.published import PublishedRow, published
+from fairshot.reporting.runs import find_runs, read_run
+
+PAGE = "REPRODUCIBILITY.md"
+REASONS = "verdicts.yaml"  # beside the runs, by hand: method -> why it does not reach what was published
+CLOSE = 1.0  # points of average overall accuracy
+NO_REASON = f"No reason is known yet; write one into `{REASONS}`."
+INTRODUCTION = """
+Written by `{command}` from the runs beside this page. Overall accuracy in percent: of session 0,
+averaged over all sessions, and of the last one; mean ± standard deviation where there are several seeds.
+Always the last epoch. The verdict compares the averages, with the method's own publication where we know
+its figures and else with the row that the paper of SSS prints for it: **reached**, **within 1 point**, or
+**not reached**. Backbones and budgets differ between the rows; they are named.
+"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One method: our runs, its own published row, and the row of the paper of SSS."""
+
+    group: Group
+    own: PublishedRow | None
+    rerun: PublishedRow | None
+    reason: str | None
+
+    @property
+    def average(self) -> Spread:
+        """Our average overall accuracy."""
+        average = self.group.summary(OVERALL_AVG.pick)
+        assert average is not None  # every run has one
+        return average
+
+    @property
+    def gap(self) -> float | None:
+        """Our average less the published one, as it reads with two digits."""
+        row = self.own or self.rerun
+        return None if row is None else round(round(self.average.mean, 2) - round(row.average, 2), 2)
+
+    @property
+    def verdict(self) -> str:
+        """Say it plainly."""
+        if self.gap is None:
+            return "nothing published to compare with"
+        if self.gap >= 0:
+            return "reached"
+        return "within 1 point" if self.gap >= -CLOSE else "not reached"
+
+
+def write_reproducibility(folder: Path, out: Path | None = None, command: str = "") -> Path:
+    """Write the page of the runs in a folder; return where it is."""
+    found = {path.name: read_run(path).result for path in find_runs([folder])}
+    runs = {name: result for name, result in found.items() if result is not None}
+    results = list(runs.values())
+    if not results:
+        raise UserError(f"{folder} holds no finished run; its runs have no result.json yet")
+    reasons = _read_reasons(folder / REASONS, {result.method for result in results})
+    lines = ["# Reproducibility", INTRODUCTION.format(command=command or "fairshot reproducibility")]
+    for benchmark, groups in by_benchmark(group_results(results)).items():
+        entries = [_entry(group, reasons) for group in groups]
+        lines += [f"## {benchmark}\n", *_overview(entries), ""]
+        for entry in entries:
+            folders = [name for name, result in runs.items() if entry.group.holds(result)]
+            lines += [*_section(entry, folders), ""]
+    out = out or folder / PAGE
+    write_atomically(out, "\n".join(lines).encode())
+    return out
+
+
+def _read_reasons(path: Path, methods: set[str]) -> dict[str, str]:
+    if not path.is_file():
+        return {}
+    try:
+        reasons = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as problem:
+        raise UserError(f"{path} is not YAML: {problem}") from None
+    if not isinstance(reasons, dict) or not all(isinstance(text, str) for text in reasons.values()):
+        raise UserError(f"{path}: expected a line for each method, `method: why it is not reached`")
+    unknown = sorted(set(map(str, reasons)) - methods)
+    if unknown:
+        raise UserError(
+            f"{path}: no run here is of {', '.join(unknown)}; there are {', '.join(sorted(methods))}"
+        )
+    return reasons
+
+
+def _entry(group: Group, reasons: Mapping[str, str]) -> Entry:
+    result = group.results[0]
+    rows: list[PublishedRow] = []
+    section = result.recipe.get("benchmark")
+    if not isinstance(section, Mapping) or section.get("class_order_seed") is None:  # as all others have them
+        rows = published().of(result.method, group.benchmark, group.session_count)
+    own = next((row for row in rows if row.own is not None), None)
+    rerun = next((row for row in rows if row.source != row.own), None)
+    return Entry(group, own, rerun, reasons.get(result.method))
+
+
+def _overview(entries: Sequence[Entry]) -> Iterator[str]:
+    yield from _head("method", "verdict", "ours", "own publication", "paper of SSS", "difference")
+    for entry in entries:
+        theirs = ["" if row is None else f"{row.average:.2f}" for row in (entry.own, entry.rerun)]
+        gap = "" if entry.gap is None else f"{entry.gap:+.2f}"
+        yield _line(f"`{entry.group.label}`", entry.verdict, _spread(entry.average), *theirs, gap)
+
+
+def _section(entry: Entry, folders: Sequence[str]) -> Iterator[str]:
+    group = entry.group
+    (known,) = conditions([group])
+    seeds = ", ".join(str(result.seed) for result in group.results)
+    yield f"### {group.label}\n"
+    yield from _head("", "backbone", "epochs", "session 0", "average", "last")
+    ours = (group.session(0, OVERALL.pick), entry.average, group.summary(LAST.pick))
+    unlabelled = ", unlabelled test images used" if group.results[0].transductive else ""
+    label = f"ours, seed{'s' * (len(group.results) > 1)} {seeds}{unlabelled}"
+    yield _line(label, known.backbone, known.epochs, *map(_spread, ours))
+    yield _published_line(entry.own, entry.own.own if entry.own else "", "own publication")
+    yield _published_line(entry.rerun, entry.rerun.source if entry.rerun else "", "paper of SSS")
+    yield f"\n**{entry.verdict.capitalize()}.**" + _explanation(entry) + "\n"
+    yield "\n".join(f"    {result.command}" for result in group.results) + "\n"
+    device = " and ".join(sorted({result.environment.device for result in group.results}))
+    yield f"{_times(group)}, on {device}. Logs: {', '.join(f'`{name}/log.txt`' for name in folders)}."
+
+
+def _published_line(row: PublishedRow | None, source: str | None, whose: str) -> str:
+    if row is None:
+        return _line(f"{whose}: no row known to us", "", "", "", "", "")
+    unlabelled = ", unlabelled test images used" if row.transductive else ""
+    numbers = (row.overall[0], row.average, row.overall[-1])
+    return _line(f"{source}{unlabelled}", row.backbone, "", *(f"{number:.2f}" for number in numbers))
+
+
+def _explanation(entry: Entry) -> str:
+    if entry.gap is None:
+        return ""
+    against = "its own publication" if entry.own else "the row in the paper of SSS"
+    side = "above" if entry.gap >= 0 else "below"
+    said = f" The average is {abs(entry.gap):.2f} points {side} {against}."
+    if entry.reason or entry.verdict == "not reached":
+        said += f" {entry.reason.strip() if entry.reason else NO_REASON}"
+    return said
+
+
+def _times(group: Group) -> str:
+    parts = dict.fromkeys(name for result in group.results for name in result.seconds)
+    spreads = {name: Spread.of([result.seconds.get(name) for result in group.results]) for name in parts}
+    return "; ".join(f"{name} {_spread(spread, 0)} s" for name, spread in spreads.items()).capitalize()
+
+
+def _spread(spread: Spread | None, digits: int = 2) -> str:
+    if spread is None:
+        return ""
+    deviation = "" if spread.deviation is None else f" ± {spread.deviation:.{digits}f}"
+    return f"{spread.mean:.{digits}f}{deviation}"
+
+
+def _head(*titles: str) -> tuple[str, str]:
+    return _line(*titles), _line(*("---" for _ in titles))
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
