@@ -58,7 +58,8 @@ def test_seeds_are_one_row_with_deviation_commands_and_logs(tmp_path):
 
 
 def test_without_an_own_row_the_paper_of_sss_counts_and_without_any_nothing(tmp_path):
-    page = page_of(tmp_path, run_of("c_fscil", 70), run_of("fcil", 70))
+    page = page_of(tmp_path, run_of("c_fscil", 70), run_of("fcil", 70), run_of("cec", 70))
+    assert "| `cec` | reached | 70.00 | 59.53 | 59.53 |" in page  # the same figures in both places
     assert "| `c_fscil` | reached | 70.00 |  | 61.64 |" in page
     assert "above the row in the paper of SSS" in page
     assert "| `fcil` | nothing published to compare with | 70.00 |  |  |  |" in page

@@ -26,7 +26,10 @@ from fairshot.training.loop import TrainingStopped
 
 
 def compare_command(
-    names: Annotated[list[str], typer.Argument(metavar="METHOD...", help="Methods to run side by side.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="METHOD...", help="Methods to run side by side; your own as file.py:Class."),
+    ],
     benchmarks: Annotated[
         list[str],
         typer.Option("--benchmark", help="The benchmark they run on; give it several times for several."),

@@ -57,7 +57,8 @@ def run_command(
     recipe: Annotated[
         str | None,
         typer.Argument(
-            help="A recipe: benchmark/method, or a YAML file; doodles/sss, or folder/sss with --data."
+            help="A recipe: benchmark/method, or a YAML file; doodles/sss, or folder/sss with --data. "
+            "With a method of your own: benchmark/file.py:Class."
         ),
     ] = None,
     data: Data = None,

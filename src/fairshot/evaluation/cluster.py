@@ -14,6 +14,7 @@ import yaml
 from fairshot.errors import UserError
 from fairshot.evaluation.experiment import Place, run
 from fairshot.evaluation.grid import Cell
+from fairshot.methods.own import load_own, own_sources
 from fairshot.progress import LogReporter
 from fairshot.recipes import check_recipe
 from fairshot.training.hardware import choose_hardware
@@ -42,6 +43,7 @@ class Task:
     root: Path | None
     fresh: bool
     max_minutes: float
+    own_methods: list[str]
 
 
 def run_on_ray(
@@ -61,7 +63,7 @@ def run_on_ray(
     for cell in cells:
         out = cell.out.resolve()
         place = None if root is None else root.resolve()
-        task = Task(cell.recipe.as_yaml(), out, device, command, place, fresh, max_minutes)
+        task = Task(cell.recipe.as_yaml(), out, device, command, place, fresh, max_minutes, own_sources())
         waiting[start.remote(task)] = cell
     try:
         while waiting:
@@ -103,6 +105,8 @@ def _ended(ray: ModuleType, reference: object, cell: Cell) -> Ended:
 
 def _run_there(task: Task) -> Ended:
     """Run one cell in a process of the cluster."""
+    for source in task.own_methods:
+        load_own(source)
     recipe = check_recipe(yaml.safe_load(task.recipe))
     cell = Cell(recipe, task.out)
     place = Place(

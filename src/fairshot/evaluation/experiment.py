@@ -194,7 +194,7 @@ def _claimed(recipe: Recipe, place: Place) -> Iterator[None]:
             recorded = place.out / "recipe.yaml"
             if not recorded.is_file():
                 write_atomically(recorded, recipe.as_yaml().encode())
-            elif load_recipe(str(recorded)) != recipe:  # settings added since have their defaults
+            elif not _holds(recorded, recipe):
                 raise UserError(
                     f"{place.out} holds a run of another recipe (see its recipe.yaml); give another --out, "
                     "or --fresh to replace it"
@@ -204,6 +204,14 @@ def _claimed(recipe: Recipe, place: Place) -> Iterator[None]:
         raise UserError(
             f"{place.out} is in use by another process; wait for it or give another --out"
         ) from None
+
+
+def _holds(recorded: Path, recipe: Recipe) -> bool:
+    """Whether a file holds this recipe; settings added since it was written have their defaults."""
+    try:
+        return load_recipe(str(recorded)) == recipe
+    except UserError:  # of a method or a version that is not known here
+        return False
 
 
 def _clear(out: Path) -> None:

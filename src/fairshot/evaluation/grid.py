@@ -50,7 +50,7 @@ def plan(
         shuffled = [] if order is None else [f"benchmark.class_order_seed={order}"]
         recipe = load_recipe(f"{benchmark}/{method}", [*overrides, *shuffled], seed)
         parts = [benchmark] if len(set(benchmarks)) > 1 else []
-        parts += [method, f"seed{seed}"] + ([] if order is None else [f"order{order}"])
+        parts += [recipe.method_name, f"seed{seed}"] + ([] if order is None else [f"order{order}"])
         text = recipe.as_yaml()
         cells[text] = Cell(recipe, earlier.get(text, out / "-".join(parts)))
     return list(cells.values())

@@ -9,12 +9,18 @@ from typing import Any
 
 from fairshot.errors import UserError
 from fairshot.methods.method import Method, MethodSettings
+from fairshot.methods.own import own_methods
 from fairshot.models.embedder import ModelSettings
 
 
-@cache
 def methods() -> dict[str, type[Method[Any]]]:
-    """Return every system by name: each file of this folder that defines one is found by itself."""
+    """Return every system by name: those of this folder, and those given from outside."""
+    return _packaged() | own_methods()
+
+
+@cache
+def _packaged() -> dict[str, type[Method[Any]]]:
+    """Each file of this folder that defines a system is found by itself."""
     found = {}
     for module in pkgutil.iter_modules(__path__):
         for item in vars(importlib.import_module(f"{__name__}.{module.name}")).values():
@@ -28,6 +34,11 @@ def method_named(name: str) -> type[Method[Any]]:
     if name not in methods():
         raise UserError(f"method.name: {name!r} is unknown; known are {', '.join(methods())}")
     return methods()[name]
+
+
+def baseline() -> str:
+    """Return the name of the system that adds nothing to the common training and rule."""
+    return next(name for name, kind in methods().items() if kind.facts.baseline)
 
 
 def build(

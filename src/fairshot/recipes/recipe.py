@@ -14,8 +14,9 @@ from pydantic import Field, ValidationError
 
 from fairshot.benchmarks.stream import StreamSettings
 from fairshot.errors import UserError
-from fairshot.methods import method_named
+from fairshot.methods import baseline, method_named
 from fairshot.methods.method import MethodSettings
+from fairshot.methods.own import MARK, load_own
 from fairshot.models.embedder import ModelSettings
 from fairshot.settings import Settings, explain
 from fairshot.training.loop import TrainingSettings
@@ -84,8 +85,20 @@ def default_recipe(benchmark: str) -> str:
 
 
 def load_recipe(source: str, overrides: Iterable[str] = (), seed: int | None = None) -> Recipe:
-    """Load a recipe by name (benchmark/method) or path, change some keys (`training.epochs=10`), check it."""
-    content = _parse(_read(source), source)
+    """Load a recipe by name (benchmark/method) or path, change some keys (`training.epochs=10`), check it.
+
+    A method of one's own, `benchmark/file.py:Class`, is trained as the baseline is.
+    """
+    if MARK in source:
+        benchmark, _, method = source.partition("/")
+        if not any(folder.name == benchmark for folder, _ in _packaged()):
+            raise UserError(
+                f"recipe: {source!r} names no benchmark; write doodles/file.py:Class, for example"
+            )
+        content = _parse(_read(f"{benchmark}/{baseline()}"), source)
+        content["method"] = {"name": load_own(method).name}
+    else:
+        content = _parse(_read(source), source)
     for override in overrides:
         _apply(content, override)
     if seed is not None:

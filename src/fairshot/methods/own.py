@@ -1,0 +1,62 @@
+"""Methods from outside the package: a class of a Python file, named where a method is asked for."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+from fairshot.errors import UserError
+from fairshot.methods.method import Method
+
+MARK = ".py:"  # between file and class: my_method.py:MyMethod
+_loaded: dict[str, tuple[str, type[Method[Any]]]] = {}  # by name: where it came from, and what it is
+
+
+def own_methods() -> dict[str, type[Method[Any]]]:
+    """Return the methods that this process was given, by name."""
+    return {name: kind for name, (_, kind) in _loaded.items()}
+
+
+def own_sources() -> list[str]:
+    """Return where they came from, for another process that is to know them too."""
+    return [source for source, _ in _loaded.values()]
+
+
+def load_own(source: str) -> type[Method[Any]]:
+    """Load `file.py:Class`, once a process; from then on it is known by its name."""
+    file, _, wanted = source.rpartition(":")
+    path = Path(file).resolve()
+    source = f"{path}:{wanted}"
+    for known, kind in _loaded.values():
+        if known == source:
+            return kind
+    kind = _method_in(path, wanted)
+    if kind.name in _loaded or (Path(__file__).parent / f"{kind.name}.py").is_file():
+        raise UserError(f"{path}: there is another method named {kind.name!r}; give {wanted} another name")
+    _loaded[kind.name] = (source, kind)
+    return kind
+
+
+def _method_in(path: Path, wanted: str) -> type[Method[Any]]:
+    if not path.is_file():
+        raise UserError(f"{path}: there is no such file; a method of your own is given as file.py:Class")
+    spec = importlib.util.spec_from_file_location(f"fairshot_own_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where classes of the file look for their own annotations
+    try:
+        spec.loader.exec_module(module)
+    except Exception as problem:
+        raise UserError(f"{path} cannot be imported: {type(problem).__name__}: {problem}") from problem
+    kind = getattr(module, wanted, None)
+    if not (isinstance(kind, type) and issubclass(kind, Method)):
+        raise UserError(f"{path}: {wanted!r} is no class of this file that derives from fairshot's Method")
+    missing = [part for part in ("name", "facts", "Settings") if not hasattr(kind, part)]
+    if missing:
+        raise UserError(
+            f"{path}: {wanted} does not say its {', '.join(missing)}; see docs/add-your-method.md"
+        )
+    return kind

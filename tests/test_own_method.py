@@ -1,0 +1,75 @@
+"""A method from outside: the worked example of the guide, taken out of the page and run by its commands."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from commands import fairshot
+from fairshot.errors import UserError
+from fairshot.evaluation.result import Result
+from fairshot.methods.own import load_own
+from fairshot.recipes import load_recipe
+
+GUIDE = Path(__file__).parent.parent / "docs" / "add-your-method.md"
+SMALL = {"benchmark.base_classes": 4, "benchmark.way": 2, "benchmark.sessions": 1, "model.size": 14}
+SETS = [part for key, value in SMALL.items() for part in ("--set", f"{key}={value}")]
+BRIEF = [*SETS, "--set", "training.epochs=1"]
+
+
+def example() -> str:
+    (code,) = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
+    return code
+
+
+def commands() -> list[list[str]]:
+    return [
+        shlex.split(line)[1:] for line in re.findall(r"^    (fairshot .*)$", GUIDE.read_text(), re.MULTILINE)
+    ]
+
+
+def test_a_benchmark_is_named_with_it():
+    with pytest.raises(UserError, match=r"'gentle\.py:Gentle' names no benchmark"):
+        load_recipe("gentle.py:Gentle")
+
+
+def test_the_guide_is_one_page_and_its_example_at_most_sixty_lines():
+    assert len(GUIDE.read_text().splitlines()) < 100
+    assert len(example().splitlines()) <= 60
+
+
+def test_the_example_runs_by_the_commands_of_the_page(tmp_path):
+    (tmp_path / "gentle.py").write_text(example())
+    for arguments in commands():
+        brief = BRIEF if arguments[0] in ("run", "compare") else []
+        command = fairshot(tmp_path, *arguments, *brief)
+        assert command.process.exitcode == 0, command.stderr
+        if arguments[0] == "compare":
+            assert "gentle" in command.stdout
+            assert "?" not in command.stdout  # its conditions are known
+    first = Result.read(tmp_path / "runs" / "doodles-gentle-seed0")
+    stronger = Result.read(tmp_path / "runs" / "stronger")
+    beside = Result.read(tmp_path / "runs" / "compare-doodles" / "gentle-seed0")
+    assert first.method == beside.method == "gentle"
+    assert first.confusions == beside.confusions
+    assert stronger.metrics.sessions[-1].misroute < first.metrics.sessions[-1].misroute
+    assert (tmp_path / "runs" / "compare-doodles" / "report" / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("code", "wanted", "complaint"),
+    [
+        (None, "Gentle", "no such file"),
+        ("import nothing_of_this_name", "Gentle", "cannot be imported: ModuleNotFoundError"),
+        ("class Gentle: pass", "Gentle", "no class of this file that derives from"),
+        ("from fairshot.methods.skeleton import Skeleton as Gentle", "Gentle", "does not say its name"),
+        (example(), "Mild", "'Mild' is no class"),
+        (example().replace('"gentle"', '"ncm"'), "Gentle", "another method named 'ncm'"),
+    ],
+)
+def test_what_cannot_be_used_is_said(tmp_path, code, wanted, complaint):
+    if code is not None:
+        (tmp_path / "gentle.py").write_text(code)
+    with pytest.raises(UserError, match=complaint):
+        load_own(f"{tmp_path / 'gentle.py'}:{wanted}")
