@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import copy
-from typing import Literal, cast
+from typing import Literal
 
-import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, normalize
 
-from fairshot.benchmarks.pictures import Ints
-from fairshot.benchmarks.stream import LabelledPictures
+from fairshot.methods.episodic import Episodic, EpisodicObjective, EpisodicSettings
 from fairshot.methods.finetuning import descend
-from fairshot.methods.method import Facts, MethodSettings
+from fairshot.methods.method import Facts
 from fairshot.methods.readout import ReadoutSkeleton
-from fairshot.methods.skeleton import CosineObjective, SkeletonSettings
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.training.episodes import Episode
-from fairshot.training.loop import Objective, Trainer
 
 
-class CFSCILSettings(SkeletonSettings):
+class CFSCILSettings(EpisodicSettings):
     """The embedding, the episodes after the base training, and what sessions do with prototypes."""
 
     width: int = Field(512, ge=1)  # of the fully connected layer behind the backbone
     way: int = Field(20, ge=2)  # classes of an episode
-    shots: int = Field(5, ge=1)
     queries: int = Field(5, ge=1)
-    episode_epochs: int = Field(20, ge=1)
-    episode_learning_rate: float = Field(0.01, gt=0)
     sharpness: float = Field(10.0, gt=0)  # beta of the soft absolute value
     mode: Literal["mean", "bipolar", "nudged"] = "nudged"
     repulsion: float = Field(4.0, gt=0)  # alpha of the loss that parts prototypes
@@ -45,16 +38,12 @@ def soft_abs(cosines: Tensor, sharpness: float) -> Tensor:
     return torch.sigmoid(sharpness * (cosines - 0.5)) + torch.sigmoid(sharpness * (-cosines - 0.5))
 
 
-class SharpEpisodes(Objective):
+class SharpEpisodes(EpisodicObjective):
     """Episodes in which queries find their class among prototypes by the sharpened cosine."""
 
     def __init__(self, embedder: Embedder, episode: Episode, sharpness: float) -> None:
-        super().__init__()
-        self.embedder, self.episode, self.sharpness = embedder, episode, sharpness
-
-    def order(self, labels: Ints, rng: np.random.Generator) -> Ints:
-        """Visit the images episode by episode."""
-        return self.episode.order(labels, rng)
+        super().__init__(embedder, episode)
+        self.sharpness = sharpness
 
     def forward(self, views: list[Tensor], labels: Tensor, noise: Tensor) -> Tensor:
         """Return the mean over queries of minus the logarithm of the share of the true class."""
@@ -68,7 +57,7 @@ class SharpEpisodes(Objective):
         return -shares.diagonal(dim1=1, dim2=3).log().mean()
 
 
-class CFSCIL(ReadoutSkeleton[CFSCILSettings]):
+class CFSCIL(Episodic[CFSCILSettings], ReadoutSkeleton[CFSCILSettings]):
     """Constrained few-shot class-incremental learning.
 
     A base session by cross-entropy, then episodes with a sharpened cosine that makes images of different
@@ -87,35 +76,15 @@ class CFSCIL(ReadoutSkeleton[CFSCILSettings]):
         stores="one mean activation a class",
     )
 
-    @classmethod
-    def further_epochs(cls, settings: MethodSettings) -> int:
-        """Those of the episodes."""
-        return cast(CFSCILSettings, settings).episode_epochs
-
     def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:
         """Put the fully connected layer behind the backbone."""
         embedder = super().build_embedder(model, channels)
         embedder.follow_with(nn.Linear(embedder.width, self.settings.width), self.settings.width)
         return embedder
 
-    def objective(self) -> CosineObjective:
-        """Return the cross-entropy of the first phase, behind the layer."""
-        return CosineObjective(self.embedder, self.base_classes, self.settings.views, self.settings.scale)
-
-    def train_base(self, base: LabelledPictures, trainer: Trainer) -> None:
-        """Train by cross-entropy, then on episodes."""
-        super().train_base(base, trainer)
-        chosen = self.settings
-        episode = Episode(min(chosen.way, self.base_classes), chosen.shots, chosen.queries)
-        phase = trainer.settings.model_copy(
-            update={
-                "epochs": chosen.episode_epochs,
-                "learning_rate": chosen.episode_learning_rate,
-                "batch": episode.images,
-                "low_size": None,
-            }
-        )
-        trainer.train(SharpEpisodes(self.embedder, episode, chosen.sharpness), base, "episodes", phase)
+    def rehearsal(self, episode: Episode) -> SharpEpisodes:
+        """Return episodes with the sharpened cosine."""
+        return SharpEpisodes(self.embedder, episode, self.settings.sharpness)
 
     def start(self, features: Features, labels: Tensor) -> None:
         """Keep the mean activation of each base class, and realign."""

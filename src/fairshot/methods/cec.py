@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from typing import cast
-
-import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, cross_entropy, linear, softmax
 
-from fairshot.benchmarks.pictures import Ints
 from fairshot.benchmarks.stream import LabelledPictures
-from fairshot.methods.method import Facts, MethodSettings
-from fairshot.methods.skeleton import CosineObjective, Skeleton, SkeletonSettings
+from fairshot.methods.episodic import Episodic, EpisodicObjective, EpisodicSettings
+from fairshot.methods.method import Facts
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.training.episodes import Episode
-from fairshot.training.loop import Objective, Trainer
+from fairshot.training.loop import Trainer
 
 QUERIES_AT_ONCE = 256  # each needs prototypes of its own
 
 
-class CECSettings(SkeletonSettings):
-    """The pseudo-incremental episodes after the base training."""
+class CECSettings(EpisodicSettings):
+    """The pseudo-incremental episodes after the base training, of `way` base and as many novel classes."""
 
-    way: int = Field(15, ge=2)  # base classes of an episode, and as many pseudo-novel ones
     shots: int = Field(1, ge=1)
-    queries: int = Field(15, ge=1)
     episode_epochs: int = Field(40, ge=1)
     episode_learning_rate: float = Field(0.002, gt=0)
 
@@ -76,18 +70,15 @@ class AttentiveEmbedder(Embedder):
         self.attention = ClassifierAttention(self.width)
 
 
-class PseudoSessions(Objective):
+class PseudoSessions(EpisodicObjective):
     """Episodes in which turned images play classes that arrive later."""
 
     noise = 1
+    embedder: AttentiveEmbedder
 
     def __init__(self, embedder: AttentiveEmbedder, episode: Episode, scale: float) -> None:
-        super().__init__()
-        self.embedder, self.episode, self.scale = embedder, episode, scale
-
-    def order(self, labels: Ints, rng: np.random.Generator) -> Ints:
-        """Visit the images episode by episode."""
-        return self.episode.order(labels, rng)
+        super().__init__(embedder, episode)
+        self.scale = scale
 
     def forward(self, views: list[Tensor], labels: Tensor, noise: Tensor) -> Tensor:
         """Return the mean over all queries of cross-entropy among base and pseudo-novel classes."""
@@ -110,7 +101,7 @@ class PseudoSessions(Objective):
         return ways[quarters, torch.arange(len(images), device=images.device)]
 
 
-class CEC(Skeleton[CECSettings]):
+class CEC(Episodic[CECSettings]):
     """Continually evolved classifiers.
 
     After a plain base session, episodes teach an attention layer: some base classes are known, the same
@@ -125,35 +116,19 @@ class CEC(Skeleton[CECSettings]):
     facts = Facts("attention adapts prototypes to each query; learnt in pseudo-incremental episodes")
     embedder: AttentiveEmbedder
 
-    @classmethod
-    def further_epochs(cls, settings: MethodSettings) -> int:
-        """Those of the episodes."""
-        return cast(CECSettings, settings).episode_epochs
-
     def build_embedder(self, model: ModelSettings, channels: int) -> AttentiveEmbedder:
         """Put the attention beside the backbone."""
         return AttentiveEmbedder(model, channels)
 
-    def objective(self) -> CosineObjective:
-        """Return the plain cosine cross-entropy of the first phase."""
-        return CosineObjective(self.embedder, self.base_classes, self.settings.views, self.settings.scale)
-
     def train_base(self, base: LabelledPictures, trainer: Trainer) -> None:
-        """Train the network on base classes, then network and attention on episodes."""
+        """Leave the attention as it is until the episodes."""
         self.embedder.attention.requires_grad_(False)
         super().train_base(base, trainer)
+
+    def rehearsal(self, episode: Episode) -> PseudoSessions:
+        """Return pseudo-incremental episodes, which train network and attention."""
         self.embedder.attention.requires_grad_(True)
-        chosen = self.settings
-        episode = Episode(min(chosen.way, self.base_classes), chosen.shots, chosen.queries)
-        phase = trainer.settings.model_copy(
-            update={
-                "epochs": chosen.episode_epochs,
-                "learning_rate": chosen.episode_learning_rate,
-                "batch": episode.images,
-                "low_size": None,
-            }
-        )
-        trainer.train(PseudoSessions(self.embedder, episode, chosen.scale), base, "episodes", phase)
+        return PseudoSessions(self.embedder, episode, self.settings.scale)
 
     @torch.no_grad()
     def scores(self, features: Features, novel_only: bool = False) -> Tensor:

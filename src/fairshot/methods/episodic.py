@@ -1,0 +1,74 @@
+"""A skeleton whose base session ends with episodes: small tasks that rehearse what later sessions ask for."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Generic, TypeVar, cast
+
+import numpy as np
+from pydantic import Field
+
+from fairshot.benchmarks.pictures import Ints
+from fairshot.benchmarks.stream import LabelledPictures
+from fairshot.methods.method import MethodSettings
+from fairshot.methods.skeleton import CosineObjective, Skeleton, SkeletonSettings
+from fairshot.models.embedder import Embedder
+from fairshot.training.episodes import Episode
+from fairshot.training.loop import Objective, Trainer
+
+
+class EpisodicSettings(SkeletonSettings):
+    """The episodes after the base training."""
+
+    way: int = Field(15, ge=2)  # classes of an episode
+    shots: int = Field(5, ge=1)
+    queries: int = Field(15, ge=1)
+    episode_epochs: int = Field(20, ge=1)
+    episode_learning_rate: float = Field(0.01, gt=0)
+
+
+class EpisodicObjective(Objective):
+    """What is trained on episodes: a step is one of them."""
+
+    def __init__(self, embedder: Embedder, episode: Episode) -> None:
+        super().__init__()
+        self.embedder, self.episode = embedder, episode
+
+    def order(self, labels: Ints, rng: np.random.Generator) -> Ints:
+        """Visit the images episode by episode."""
+        return self.episode.order(labels, rng)
+
+
+EpisodicT = TypeVar("EpisodicT", bound=EpisodicSettings)
+
+
+class Episodic(Skeleton[EpisodicT], Generic[EpisodicT]):
+    """Trains by the plain cosine cross-entropy, then on episodes."""
+
+    @abstractmethod
+    def rehearsal(self, episode: Episode) -> EpisodicObjective:
+        """Return what the episodes train."""
+
+    @classmethod
+    def further_epochs(cls, settings: MethodSettings) -> int:
+        """Those of the episodes."""
+        return cast(EpisodicSettings, settings).episode_epochs
+
+    def objective(self) -> CosineObjective:
+        """Return the plain cosine cross-entropy of the first phase."""
+        return CosineObjective(self.embedder, self.base_classes, self.settings.views, self.settings.scale)
+
+    def train_base(self, base: LabelledPictures, trainer: Trainer) -> None:
+        """Train on all base classes at once, then episode by episode."""
+        super().train_base(base, trainer)
+        chosen = self.settings
+        episode = Episode(min(chosen.way, self.base_classes), chosen.shots, chosen.queries)
+        phase = trainer.settings.model_copy(
+            update={
+                "epochs": chosen.episode_epochs,
+                "learning_rate": chosen.episode_learning_rate,
+                "batch": episode.images,
+                "low_size": None,
+            }
+        )
+        trainer.train(self.rehearsal(episode), base, "episodes", phase)
