@@ -3,8 +3,13 @@
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+from torch import nn
+
+from fairshot.errors import UserError
+from fairshot.training.hardware import SharedBatchNorm, share_batch_norms
 
 SCRIPT = """
 import json, sys
@@ -53,3 +58,13 @@ def test_two_processes_train_the_same_network_as_one(tmp_path):
     assert alone.keys() == shared.keys()
     for name, value in alone.items():
         assert shared[name] == pytest.approx(value, rel=1e-9, abs=1e-9), name
+
+
+def test_batch_norms_are_shared_once_and_odd_ones_refused_by_name():
+    two = SimpleNamespace(world_size=2)
+    network = nn.Sequential(nn.BatchNorm2d(3), nn.ReLU(), nn.BatchNorm1d(3))
+    for _ in range(2):  # a second phase of a training finds them shared already
+        share_batch_norms(network, two)
+        assert [type(module) for module in network] == [SharedBatchNorm, nn.ReLU, SharedBatchNorm]
+    with pytest.raises(UserError, match=r"batch norm 1 \(BatchNorm3d\)"):
+        share_batch_norms(nn.Sequential(nn.ReLU(), nn.BatchNorm3d(3)), two)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+from typing import Any, cast
 
 import torch
 from lightning_fabric import Fabric
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairshot.errors import UserError
 
@@ -49,6 +50,16 @@ def synchronise(fabric: Fabric) -> None:
         torch.cuda.synchronize(fabric.device)
 
 
+def share_batch_norms(module: nn.Module, fabric: Fabric) -> None:
+    """Make batch norms see the global batch when several processes share it; in place, in every phase."""
+    if fabric.world_size > 1:
+        for name, child in module.named_modules():
+            if type(child) in (nn.BatchNorm1d, nn.BatchNorm2d):
+                child.__class__ = SharedBatchNorm  # the same weights and running means, another forward
+            elif isinstance(child, nn.modules.batchnorm._BatchNorm) and type(child) is not SharedBatchNorm:
+                raise UserError(f"processes: the batch norm {name} ({type(child).__name__}) cannot be shared")
+
+
 def from_all_processes(values: Tensor) -> Tensor:
     """Put together what every process holds, without gradient; alone, a process has all there is."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
@@ -57,3 +68,58 @@ def from_all_processes(values: Tensor) -> Tensor:
     gathered = values.new_empty(processes * len(values), *values.shape[1:])
     torch.distributed.all_gather_into_tensor(gathered, values.detach().contiguous())
     return gathered
+
+
+class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
+    """Batch norm over the batches of all processes (torch's own needs a GPU)."""
+
+    def _check_input_dim(self, images: Tensor) -> None:
+        del images
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Normalise by mean and variance of the global batch while training."""
+        if not self.training:
+            return super().forward(images)
+        over = [0, *range(2, images.dim())]
+        shape = [1, -1, *[1] * (images.dim() - 2)]
+        count = images.numel() // images.shape[1] * torch.distributed.get_world_size()
+        mean = _over_processes(images.to(self.weight.dtype).sum(over)) / count
+        centred = images - mean.view(shape)
+        variance = _over_processes(centred.to(self.weight.dtype).square().sum(over)) / count
+        self._move_running(mean.detach(), variance.detach() * count / (count - 1))
+        normal = centred * (variance + self.eps).rsqrt().view(shape)
+        scaled: Tensor = normal * self.weight.view(shape) + self.bias.view(shape)
+        return scaled.to(images.dtype)
+
+    def _move_running(self, mean: Tensor, variance: Tensor) -> None:
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        assert self.num_batches_tracked is not None
+        assert self.momentum is not None
+        self.num_batches_tracked += 1
+        self.running_mean.lerp_(mean, self.momentum)
+        self.running_var.lerp_(variance, self.momentum)
+
+
+class _SumOverProcesses(torch.autograd.Function):
+    """A sum over the processes whose gradient is summed over them too."""
+
+    @staticmethod
+    def forward(context: Any, values: Tensor) -> Tensor:
+        """Add up what every process holds."""
+        del context
+        total = values.clone()
+        torch.distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> Tensor:
+        """Add up the gradients: every process used the sum."""
+        del context
+        total = gradient.clone()
+        torch.distributed.all_reduce(total)
+        return total
+
+
+def _over_processes(values: Tensor) -> Tensor:
+    return cast(Tensor, _SumOverProcesses.apply(values))

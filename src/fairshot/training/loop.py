@@ -20,10 +20,9 @@ from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.models.pixels import DevicePictures
 from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Settings
-from fairshot.training.batch_norm import recentre, sum_batch_norms
 from fairshot.training.batches import NOISE_RANGE, Batches, shuffled
 from fairshot.training.checkpoints import Checkpoint, Checkpoints
-from fairshot.training.hardware import synchronise
+from fairshot.training.hardware import share_batch_norms, synchronise
 from fairshot.training.interruption import watch_for_interruption
 from fairshot.training.views import NOISE_COLUMNS, ViewSettings, random_view
 
@@ -196,7 +195,7 @@ class _Run:
     ) -> None:
         self.trainer, self.settings, self.objective, self.batches = trainer, settings, objective, batches
         fabric = trainer.fabric
-        self.norms = sum_batch_norms(objective, fabric)
+        share_batch_norms(objective, fabric)
         objective.to(fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.sgd = torch.optim.SGD(
             [weight for weight in objective.parameters() if weight.requires_grad],
@@ -223,7 +222,6 @@ class _Run:
             Checkpoints(trainer.folder / phase, trainer.reporter) if trainer.folder is not None else None
         )
         self._resume()
-        recentre(self.norms)
 
     def take_step(self, total: int) -> None:
         """Draw a batch, descend once."""
@@ -242,7 +240,6 @@ class _Run:
         self.trainer.fabric.backward(loss)
         self.optimiser.step()
         self.objective.after_step()
-        recentre(self.norms)
         if settings.average_decay:
             self._move_average(settings.average_decay)
         self.loss_sum += loss.detach()
