@@ -27,8 +27,8 @@ MAX_ITERATIONS = 100
 # Samples fitted together: on a CPU as many classes as the caches hold, elsewhere as the memory allows.
 BLOCK_BYTES = {"cpu": 2**22}
 LARGE_BLOCK = 2**31
-SKETCH = 64  # features that the start is taken from
-KMEANS_ROUNDS = 2
+SKETCH = 512  # features that the start is taken from
+KMEANS_ROUNDS = 20  # at most
 FAINTEST = 1e-6  # the least that one novel class leaves of a weight
 
 
@@ -79,6 +79,21 @@ class Mixtures(Batch):
         return values.reshape(-1, self.views, *values.shape[1:])
 
 
+@dataclass(frozen=True)
+class Room:
+    """Memory for the samples of as many classes as are fitted together, used by one block after the other."""
+
+    values: torch.Tensor  # (G, n, d)
+    powers: torch.Tensor  # (G, n, 2 d)
+
+    @classmethod
+    def of(cls, features: torch.Tensor, classes: int, samples: int) -> Room:
+        """Make room for so many classes of so many samples each."""
+        views, dimensions = features.shape[1:]
+        shape = (classes * views, samples)
+        return cls(features.new_empty(*shape, dimensions), features.new_empty(*shape, 2 * dimensions))
+
+
 def fit_mixtures(
     features: torch.Tensor,
     labels: torch.Tensor,
@@ -99,13 +114,15 @@ def fit_mixtures(
         raise ValueError(f"no features for the classes {empty}; a mixture needs at least one")
     views = features.shape[1]
     block = BLOCK_BYTES.get(features.device.type, LARGE_BLOCK) // (features[0].nbytes * index.shape[1])
+    rows = torch.arange(len(index), device=index.device).chunk(-(-len(index) // max(1, block)))
+    room = Room.of(features, len(rows[0]), index.shape[1])
     fits = [
         expectation_maximisation(
-            _begin(features, index[rows], mask[rows], components, responsibilities),
+            _begin(features, index[some], mask[some], components, responsibilities, room),
             tolerance,
             max_iterations,
         )
-        for rows in torch.arange(len(index), device=index.device).chunk(-(-len(index) // max(1, block)))
+        for some in rows
     ]
     return Mixtures(fits[0].join(*fits[1:]), views)
 
@@ -167,13 +184,14 @@ def _begin(
     mask: torch.Tensor,
     components: int,
     responsibilities: torch.Tensor | None,
+    room: Room,
 ) -> Work:
     """Make the work of some classes, whose samples are given by their indices (C, n)."""
     mask = mask.repeat_interleave(features.shape[1], 0)
-    values = _gather(features, index)
+    values = _gather(features, index, room.values[: len(mask)])
     count = mask.sum(1, dtype=torch.float64)[:, None]
     mean = torch.bmm(mask[:, None].to(values), values)[:, 0].double() / count
-    samples = Samples.relative_to(mean, values, mask)
+    samples = Samples.relative_to(mean, values, mask, room.powers[: len(mask)])
     if responsibilities is None:
         start = partition(samples, components)
     else:
@@ -187,8 +205,8 @@ def _begin(
 def partition(samples: Samples, components: int) -> torch.Tensor:
     """Divide the samples of each mixture into clusters, to start from: (G, M, n), zeros and ones.
 
-    Equal parts along the direction of largest spread, then a few rounds of k-means; by some of the features
-    only, which is enough to start. The same for the same samples, whatever machine or seed.
+    Equal parts along the direction of largest spread, then k-means; by some of the features only, which is
+    enough to start. The same for the same samples, whatever machine or seed.
     """
     values = samples.powers[..., : min(SKETCH, samples.powers.shape[-1] // 2)]
     values = values * samples.mask[..., None].to(values)
@@ -204,7 +222,9 @@ def partition(samples: Samples, components: int) -> torch.Tensor:
         member = (cluster[:, None] == names).to(values) * samples.mask[:, None].to(values)
         centres = torch.bmm(member, values) / member.sum(2, keepdim=True).clamp(min=1)
         distance = centres.square().sum(-1, keepdim=True) - 2 * torch.bmm(centres, values.mT)
-        cluster = distance.argmin(1)
+        before, cluster = cluster, distance.min(1).indices  # far faster than argmin
+        if torch.equal(cluster, before):
+            break
     return (cluster[:, None] == names).double()
 
 
@@ -219,8 +239,11 @@ def _by_class(labels: torch.Tensor, classes: Sequence[int]) -> tuple[torch.Tenso
     return order[(first[:, None] + step).clamp(max=len(order) - 1)], mask
 
 
-def _gather(values: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+def _gather(values: torch.Tensor, index: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
     """Take the samples of some classes (C, n) out of (N, V, d): (C * V, n, d)."""
     views = values.shape[1]
-    rows = index[:, None] * views + torch.arange(views, device=index.device)[:, None]
-    return values.flatten(0, 1).index_select(0, rows.flatten()).reshape(-1, index.shape[1], values.shape[2])
+    rows = (index[:, None] * views + torch.arange(views, device=index.device)[:, None]).flatten()
+    if out is not None:
+        torch.index_select(values.flatten(0, 1), 0, rows, out=out.flatten(0, 1))
+        return out
+    return values.flatten(0, 1).index_select(0, rows).reshape(-1, index.shape[1], values.shape[2])

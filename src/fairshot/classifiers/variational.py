@@ -26,8 +26,8 @@ FEW = 4  # a quarter of the samples: when more have changed, all are summed anew
 class Batch:
     """A dataclass of tensors whose first dimension counts mixtures; numbers are common to all of them."""
 
-    def take(self, rows: torch.Tensor) -> Self:
-        """Select some of the mixtures, by a mask or by indices."""
+    def take(self, rows: torch.Tensor | slice) -> Self:
+        """Select some of the mixtures, by a mask or by a slice, which copies nothing."""
         return self._each(lambda value: value[rows])
 
     def put(self, rows: torch.Tensor, others: Self) -> Self:
@@ -59,9 +59,20 @@ class Samples(Batch):
     mask: torch.Tensor  # (G, n) 1 for a sample, 0 for padding
 
     @classmethod
-    def relative_to(cls, prior_mean: torch.Tensor, values: torch.Tensor, mask: torch.Tensor) -> Samples:
-        """Shift the samples (G, n, d) so that the prior mean (G, d) is the origin."""
-        first, second = (powers := values.new_empty(*values.shape[:-1], 2 * values.shape[-1])).chunk(2, -1)
+    def relative_to(
+        cls,
+        prior_mean: torch.Tensor,
+        values: torch.Tensor,
+        mask: torch.Tensor,
+        powers: torch.Tensor | None = None,
+    ) -> Samples:
+        """Shift the samples (G, n, d) so that the prior mean (G, d) is the origin.
+
+        `powers` (G, n, 2 d) is where to put them: memory that is used again and again is faster than new.
+        """
+        if powers is None:
+            powers = values.new_empty(*values.shape[:-1], 2 * values.shape[-1])
+        first, second = powers.chunk(2, -1)
         torch.sub(values, prior_mean[:, None].to(values), out=first)
         torch.mul(first, first, out=second)
         return cls(powers, mask.double())
@@ -179,13 +190,25 @@ def expectation_maximisation(work: Work, tolerance: float, max_iterations: int) 
     running = torch.ones_like(rows, dtype=torch.bool)
     for _ in range(max_iterations):
         before, work = work.fit.lower_bound, work.step()
-        fit = fit.put(rows[running], work.fit.take(running))
-        running = running & ((work.fit.lower_bound - before).abs() >= tolerance)
-        if not running.any():
+        still = running & ((work.fit.lower_bound - before).abs() >= tolerance)
+        left = int(still.sum())
+        if left < int(running.sum()):
+            stopped = running & ~still
+            fit = fit.put(rows[stopped], work.fit.take(stopped))
+        running = still
+        if not left:
             break
-        if 2 * running.sum() <= len(running):
-            rows, work, running = rows[running], work.take(running), running[running]
+        if 2 * left <= len(running):
+            chosen = _neighbours(running)
+            rows, work, running = rows[chosen], work.take(chosen), running[chosen]
+    fit = fit.put(rows[running], work.fit.take(running))  # what the last iteration left unsettled
     return replace(fit, posterior=fit.posterior.shifted(fit.prior.mean))
+
+
+def _neighbours(chosen: torch.Tensor) -> torch.Tensor | slice:
+    """Return a mask as a slice if it is one: what it selects then need not be copied."""
+    first, *_, last = (places := chosen.nonzero()[:, 0].tolist()) * 2
+    return slice(first, last + 1) if last + 1 - first == len(places) else chosen
 
 
 def expectation(posterior: Posterior, samples: Samples) -> tuple[torch.Tensor, torch.Tensor]:
@@ -272,6 +295,12 @@ def _digamma_sum(degrees: torch.Tensor, dimensions: int) -> torch.Tensor:
 
 
 def _log_gamma_sum(degrees: torch.Tensor, dimensions: int) -> torch.Tensor:
-    """Sum of log gamma((degrees - i) / 2) over i = 0 .. dimensions - 1."""
-    steps = torch.arange(dimensions, dtype=degrees.dtype, device=degrees.device)
-    return torch.lgamma((degrees[..., None] - steps) / 2).sum(-1)
+    """Sum of log gamma((degrees - i) / 2) over i = 0 .. dimensions - 1.
+
+    Neighbours are joined by Legendre's duplication formula, which halves the work: log gamma(x) and
+    log gamma(x + 1/2) are log gamma(2 x) + (1 - 2 x) log 2 + log(pi) / 2 together.
+    """
+    pairs, odd = divmod(dimensions, 2)
+    twice = degrees[..., None] - 1 - 2 * torch.arange(pairs, dtype=degrees.dtype, device=degrees.device)
+    joined = torch.lgamma(twice).sum(-1) + math.log(2) * (1 - twice).sum(-1) + pairs * math.log(math.pi) / 2
+    return joined + torch.lgamma((degrees - dimensions + 1) / 2) if odd else joined
