@@ -8,9 +8,9 @@ import torch
 
 from fairshot.classifiers.gate import (
     FirstLook,
+    Metrics,
     Space,
     Spread,
-    borrowed_metrics,
     cosine_under,
     favour,
     noise,
@@ -170,10 +170,19 @@ def test_without_a_share_the_metric_is_that_of_the_whitened_space():
 
 
 def test_a_novel_class_borrows_most_from_the_base_class_most_similar_to_it():
-    base, metrics = torch.eye(3).double()[:, None], random(3, 1, 3, 3)
-    weights = np.exp(16 * np.array([1.0, 0, 0]))
-    expected = np.einsum("b,bvde->vde", weights / weights.sum(), metrics)
-    np.testing.assert_allclose(borrowed_metrics(base[:1], base, metrics)[0], expected)
+    base, raw = torch.eye(3).double()[:, None], random(3, 1, 3, 3)
+    metrics = Metrics.of_base(raw @ raw.mT).extended(base[:1] + 0.1, base)
+    alike = [float(similarity(base[:1] + 0.1, one[None])) for one in base]
+    weights = np.exp(16 * np.array(alike))
+    expected = np.einsum("b,bvde->vde", weights / weights.sum(), raw @ raw.mT)
+    np.testing.assert_allclose(metrics.of(3), expected)
+    values, compared = random(5, 1, 3, seed=2), random(4, 1, 3, seed=3)
+    for label in range(4):
+        one = cosine_under(values, compared[label : label + 1], metrics.of(label))
+        torch.testing.assert_close(metrics.similarity(values, compared)[:, label], one)
+    torch.testing.assert_close(
+        metrics.similarity(values, compared[:2]), metrics.similarity(values, compared)[:, :2]
+    )
 
 
 # --- shots left out

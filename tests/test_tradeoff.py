@@ -17,8 +17,10 @@ from fairshot.evaluation.tradeoff import (
     EmbeddedSession,
     Gate,
     choose,
+    common_gates,
     embed_stream,
-    every_gate,
+    own_gates,
+    search,
     tradeoff,
 )
 from fairshot.evaluation.tuning import cast_roles
@@ -101,26 +103,38 @@ def test_further_shots_and_unlabelled_images_move_the_first_look_too():
     assert method.look.counts.tolist() == method.counts.tolist()
 
 
-def curve(points, family):
+def of(points, family):
     return [point for point in points if point.gate.family == family]
 
 
 def test_strength_trades_base_for_novel_accuracy(course):
-    points = tradeoff([course], [g for g in every_gate() if g.space in (None, Space(0.5, 2.0))])
+    points = tradeoff([course], [g for g in common_gates() if g.space in (None, Space(0.5, 2.0))])
     families = {point.gate.family for point in points}
     assert len(families) == 7
     for family in families:
-        mine = curve(points, family)
+        mine = of(points, family)
         weakest, strongest = mine[0], mine[-1]
         assert strongest.inc_avg > weakest.inc_avg, family
         assert strongest.base_avg < weakest.base_avg, family
 
 
 def test_the_choice_is_the_best_mean_of_overall_accuracy_and_harmonic_mean(course):
-    points = tradeoff([course], [g for g in every_gate() if g.space is None])
+    points = tradeoff([course], [g for g in common_gates() if g.space is None])
     for family, point in choose(points).items():
-        both = [(p.overall_avg + p.harmonic_mean_avg) / 2 for p in curve(points, family)]
+        both = [(p.overall_avg + p.harmonic_mean_avg) / 2 for p in of(points, family)]
         assert point.both == max(both)
+
+
+def test_own_covariances_are_tried_near_the_best_whitening(course):
+    points = search([course])
+    whitened = [p for p in points if p.gate.space and not p.gate.space.own_share]
+    best = max(whitened, key=lambda p: p.both).gate.space
+    own = {p.gate.space for p in points if p.gate.space and p.gate.space.own_share}
+    assert own == {gate.space for gate in own_gates(best)}
+    assert {space.power for space in own} == {best.power}
+    assert best.shrinkage in {space.shrinkage for space in own}
+    assert {s.shrinkage for s in (g.space for g in own_gates(Space(0.5, 2.0)))} == {1.0, 2.0, 4.0}
+    assert {s.shrinkage for s in (g.space for g in own_gates(Space(0.5, 8.0)))} == {4.0, 8.0}
 
 
 def test_an_average_over_streams_is_the_mean_of_each(course):

@@ -107,12 +107,6 @@ def own_metrics(features: torch.Tensor, labels: torch.Tensor, spread: Spread, sp
     return torch.stack(metrics)
 
 
-def borrowed_metrics(fresh: torch.Tensor, base: torch.Tensor, metrics: torch.Tensor) -> torch.Tensor:
-    """Give novel classes (K, V, d) the metrics of the base classes (B, V, d) similar to them (K, V, d, d)."""
-    weights = (SHARPNESS * similarity(fresh, base)).softmax(1)
-    return torch.einsum("kb,bvde->kvde", weights, metrics)
-
-
 def cosine_under(features: torch.Tensor, others: torch.Tensor, metric: torch.Tensor | None) -> torch.Tensor:
     """Cosine of features (N, V, d) with others (N or 1, V, d) under a metric (V, d, d): (N,)."""
     if metric is None:
@@ -124,12 +118,55 @@ def cosine_under(features: torch.Tensor, others: torch.Tensor, metric: torch.Ten
 
 
 @dataclass(frozen=True)
+class Metrics:
+    """A metric for each class: base classes have their own, a novel class borrows from those like it."""
+
+    base: torch.Tensor  # (B, V, d, d)
+    shares: torch.Tensor  # (C, B) of the metrics of base classes in that of each class
+
+    @classmethod
+    def of_base(cls, base: torch.Tensor) -> Metrics:
+        """Let base classes keep to their own."""
+        return cls(base, torch.eye(len(base), dtype=base.dtype, device=base.device))
+
+    def extended(self, fresh: torch.Tensor, base: torch.Tensor) -> Metrics:
+        """Let novel classes (K, V, d) borrow from the base classes (B, V, d) similar to them."""
+        shares = (SHARPNESS * similarity(fresh, base)).softmax(1)
+        return replace(self, shares=torch.cat([self.shares, shares]))
+
+    def of(self, label: int) -> torch.Tensor:
+        """Return the metric of one class (V, d, d)."""
+        return torch.einsum("b,bvde->vde", self.shares[label], self.base)
+
+    def similarity(self, values: torch.Tensor, prototypes: torch.Tensor) -> torch.Tensor:
+        """Cosine of values (N, V, d) with each of the first classes (C, V, d) under its metric, (N, C).
+
+        Products with whole metrics are those of base classes alone: what is borrowed is a mean of these.
+        """
+        shares = self.shares[: len(prototypes)]
+        squares = torch.stack(
+            [(torch.einsum("nvd,vde->nve", values, one) * values).sum(-1) for one in self.base], dim=1
+        )
+        lengths = torch.einsum("nbv,cb->ncv", squares, shares).clamp(min=1e-12).sqrt()
+        known = len(self.base)
+        by_base = torch.einsum("bvde,cve->cbvd", self.base, prototypes[known:])
+        turned = torch.cat(
+            [
+                torch.einsum("bvde,bve->bvd", self.base[: len(prototypes)], prototypes[:known]),
+                torch.einsum("cb,cbvd->cvd", shares[known:], by_base),
+            ]
+        )
+        own = (turned * prototypes).sum(-1).clamp(min=1e-12).sqrt()
+        return (torch.einsum("nvd,cvd->ncv", values, turned) / (lengths * own)).mean(-1)
+
+
+@dataclass(frozen=True)
 class FirstLook:
     """The classifiers h in the space where they compare, and what shots tell about novel classes there."""
 
     base_classes: int
     space: Whitening | None  # None: features are compared as they are
-    metrics: torch.Tensor | None  # (C, V, d, d) of each class in the whitened space, if they have their own
+    metrics: Metrics | None  # of each class in the whitened space, if they have their own
     prototypes: torch.Tensor  # (C, V, d) in that space
     counts: torch.Tensor  # (C,) images behind each prototype
     noise: torch.Tensor  # (C - base_classes, 2) of each novel class: variance, squared length of its mean
@@ -141,7 +178,7 @@ class FirstLook:
         base: torch.Tensor,
         counts: torch.Tensor,
         space: Whitening | None = None,
-        metrics: torch.Tensor | None = None,
+        metrics: Metrics | None = None,
     ) -> FirstLook:
         """Know the base classes, by their prototypes (B, V, d) in the space of comparison."""
         return cls(len(base), space, metrics, base, counts, base.new_empty(0, 2), base.new_empty(0))
@@ -152,7 +189,9 @@ class FirstLook:
     ) -> FirstLook:
         """Know the base classes in a space learnt from their training features g (N, V, d)."""
         whitening = spread.whitening(space.shrinkage)
-        metrics = own_metrics(features, labels, spread, space) if space.own_share else None
+        metrics = None
+        if space.own_share:
+            metrics = Metrics.of_base(own_metrics(features, labels, spread, space))
         base = whitening.transform_tempered(spread.means)
         return cls.begin(base, labels.bincount(), whitening, metrics)
 
@@ -161,12 +200,14 @@ class FirstLook:
         """Return what `tensors` was taken from; the power is a setting."""
         own = dict(tensors)
         space = Whitening(power, own.pop("centre"), own.pop("matrix")) if "matrix" in own else None
-        return cls(base_classes, space, own.pop("metrics", None), **own)
+        metrics = Metrics(own.pop("metrics"), own.pop("metric_shares")) if "metrics" in own else None
+        return cls(base_classes, space, metrics, **own)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return all that has been learnt."""
-        names = ("metrics", "prototypes", "counts", "noise", "margins")
-        learnt = {name: value for name in names if (value := getattr(self, name)) is not None}
+        learnt = {name: getattr(self, name) for name in ("prototypes", "counts", "noise", "margins")}
+        if self.metrics is not None:
+            learnt |= {"metrics": self.metrics.base, "metric_shares": self.metrics.shares}
         if self.space is not None:
             learnt |= {"centre": self.space.centre, "matrix": self.space.matrix}
         return learnt
@@ -181,10 +222,10 @@ class FirstLook:
 
     def _similarity(self, values: torch.Tensor, classes: int) -> torch.Tensor:
         """Return the similarity of values in the space of comparison to the first classes."""
+        compared = self.prototypes[:classes]
         if self.metrics is None:
-            return similarity(values, self.prototypes[:classes])
-        pairs = zip(self.prototypes[:classes], self.metrics[:classes], strict=True)
-        return torch.stack([cosine_under(values, one[None], metric) for one, metric in pairs], dim=1)
+            return similarity(values, compared)
+        return self.metrics.similarity(values, compared)
 
     def extended(self, features: torch.Tensor, labels: torch.Tensor, classes: range) -> FirstLook:
         """Learn new classes, the next in line, from shots; shots of known classes refine their prototypes."""
@@ -197,8 +238,7 @@ class FirstLook:
     def _with_new(self, values: torch.Tensor, labels: torch.Tensor, classes: range) -> FirstLook:
         fresh, metrics = prototypes(values, labels, classes), self.metrics
         if metrics is not None:
-            base = slice(self.base_classes)
-            metrics = torch.cat([metrics, borrowed_metrics(fresh, self.prototypes[base], metrics[base])])
+            metrics = metrics.extended(fresh, self.prototypes[: self.base_classes])
         extended = replace(
             self,
             metrics=metrics,
@@ -216,7 +256,7 @@ class FirstLook:
         best, margins = self._similarity(values, self.base_classes).amax(1), [values.new_empty(0)]
         for label in sorted(set(labels.tolist())):
             mine = labels == label
-            shots, metric = values[mine], None if self.metrics is None else self.metrics[label]
+            shots, metric = values[mine], None if self.metrics is None else self.metrics.of(label)
             if len(shots) > 1:
                 margins.append(best[mine] - cosine_under(shots, shots.sum(0) - shots, metric))
         return torch.cat(margins)

@@ -23,8 +23,9 @@ from fairshot.evaluation.tradeoff import (
     Gate,
     Point,
     choose,
+    curve,
     embed_stream,
-    every_gate,
+    search,
     tradeoff,
 )
 from fairshot.evaluation.tuning import pseudo_stream, train_on
@@ -73,7 +74,7 @@ def tradeoff_command(
         f"{small.base_classes} base and {novel} pseudo-novel classes, {held_out} held-out training images a "
         f"class, {draws} draws, seed {cast.seed}, on {describe_device(fabric)}; no test image is read"
     )
-    tried = tradeoff(pseudo_courses(trained, stream, novel, held_out, cast.seed, draws), every_gate())
+    tried = search(pseudo_courses(trained, stream, novel, held_out, cast.seed, draws))
     chosen = choose(tried)
     for point in chosen.values():
         reporter.say(f"chosen: {_describe(point)}")
@@ -103,10 +104,7 @@ def _curves(
 ) -> list[Point]:
     """Take the gates of each curve through the run's sessions; a whitened one in the space chosen for it."""
     sessions = embed_stream(restore_method(run, recipe, stream, fabric), stream)
-    spaces = {family: point.gate.space for family, point in chosen.items()}
-    order = list(chosen)
-    gates = [gate for gate in every_gate() if gate.space == spaces[gate.family]]
-    gates.sort(key=lambda gate: order.index(gate.family))
+    gates = [gate for point in chosen.values() for gate in curve(point.gate)]
     return tradeoff([Course(BaseSession(sessions[0].train), sessions)], gates)
 
 

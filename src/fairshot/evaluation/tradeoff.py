@@ -28,7 +28,7 @@ from fairshot.methods.method import Method
 
 POWERS = (0.5, 0.7, 1.0)
 SHRINKAGES = (0.5, 1.0, 2.0, 4.0, 8.0)
-OWN_SHARES = (0.0, 0.1, 0.2, 0.4, 0.6)
+OWN_SHARES = (0.1, 0.2, 0.4, 0.6)
 STRENGTHS: Mapping[Rule, tuple[float, ...]] = {
     "constant": (0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.12, 0.14, 0.16, 0.18, 0.2),
     "unbiased": (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5),
@@ -99,16 +99,30 @@ class Gate:
         return {"gate": self.rule, "gate_strength": self.strength, **space, **resistance}
 
 
-def every_gate() -> list[Gate]:
-    """Return all gates that are tried."""
-    spaces = itertools.starmap(Space, itertools.product(POWERS, SHRINKAGES, OWN_SHARES))
-    favouring = [
-        Gate(rule, strength, space)
-        for space in (None, *spaces)  # outermost: gates of the same space share most of their work
-        for rule, strengths in STRENGTHS.items()
-        for strength in strengths
-    ]
-    return [*(Gate("plain", 0.0, gamma=gamma) for gamma in GAMMAS), *favouring]
+def curve(gate: Gate) -> list[Gate]:
+    """Return the gates that differ from this one in their place on the curve alone."""
+    if gate.rule == "plain":
+        return [replace(gate, gamma=gamma) for gamma in GAMMAS]
+    return [replace(gate, strength=strength) for strength in STRENGTHS[gate.rule]]
+
+
+def gates_of(spaces: Iterable[Space | None]) -> list[Gate]:
+    """Return every rule at every strength in some spaces, space by space: these share most of their work."""
+    starts = [Gate(rule, 0.0, space) for space in spaces for rule in STRENGTHS]
+    return [gate for start in starts for gate in curve(start)]
+
+
+def common_gates() -> list[Gate]:
+    """Return Resistance, and every rule on features as they are and whitened alike for all classes."""
+    spaces = itertools.starmap(Space, itertools.product(POWERS, SHRINKAGES))
+    return [*curve(Gate("plain", 0.0)), *gates_of([None, *spaces])]
+
+
+def own_gates(near: Space) -> list[Gate]:
+    """Return the rules with classes' own covariances, in spaces near one that is good without them."""
+    place = SHRINKAGES.index(near.shrinkage)
+    around = SHRINKAGES[max(0, place - 1) : place + 2]
+    return gates_of(Space(near.power, s, share) for s, share in itertools.product(around, OWN_SHARES))
 
 
 class BaseSession:
@@ -155,7 +169,7 @@ class Course:
                 looks[-1].extended(shots.g, shots.labels, range(self.classes[t], self.classes[t + 1]))
             )
         scores = looks[-1].scores(self.g)
-        return [replace(look, metrics=None) for look in looks], scores  # they are large, and not used again
+        return [_favouring(look) for look in looks], scores.cpu()
 
     def _second(self, gamma: float) -> list[Tensor]:
         """What the second look answers after each session, with Resistance if gamma is not 0."""
@@ -167,7 +181,7 @@ class Course:
                 fresh = prototypes(shots.g_tilde, shots.labels, range(self.classes[t - 1], self.classes[t]))
                 delta, seen = accumulate(delta, base, fresh), torch.cat([seen, fresh])
             P_tilde = torch.cat([resist(base, delta, gamma), seen[len(base) :]]) if gamma else seen
-            answers.append(similarity(self.g_tilde[:images], P_tilde).argmax(1))
+            answers.append(similarity(self.g_tilde[:images], P_tilde).argmax(1).cpu())
         return answers
 
     def through(self, gate: Gate) -> Metrics:
@@ -179,6 +193,12 @@ class Course:
             answers = torch.where(first < self.base.classes, second[t], first)
             confusions.append(confusion_matrix(self.labels[:images], answers.cpu().numpy(), classes))
         return metrics_from_confusions(confusions, self.sizes)
+
+
+def _favouring(look: FirstLook) -> FirstLook:
+    """Keep what favouring novel classes needs, which is little, where many small steps are fast."""
+    small = {name: getattr(look, name).cpu() for name in ("counts", "noise", "margins")}
+    return replace(look, space=None, metrics=None, prototypes=look.prototypes[:0], **small)
 
 
 @dataclass(frozen=True)
@@ -205,6 +225,14 @@ def tradeoff(courses: Sequence[Course], gates: Iterable[Gate]) -> list[Point]:
         names = ("overall_avg", "inc_avg", "base_avg", "harmonic_mean_avg")
         points.append(Point(gate, *(fmean(getattr(one, name) for one in found) for name in names)))
     return points
+
+
+def search(courses: Sequence[Course]) -> list[Point]:
+    """Try the gates: first those common to all classes, then own covariances near the best whitening."""
+    points = tradeoff(courses, common_gates())
+    whitened = max((point for point in points if point.gate.space is not None), key=lambda point: point.both)
+    assert whitened.gate.space is not None
+    return points + tradeoff(courses, own_gates(whitened.gate.space))
 
 
 def choose(points: Iterable[Point]) -> dict[str, Point]:
