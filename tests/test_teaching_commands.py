@@ -39,6 +39,7 @@ SMALL = [
     "training.warmup_epochs=0",
     "method.sr_width=32",
     "method.resistance=true",
+    "method.drift=0.1",
 ]
 
 
@@ -110,6 +111,20 @@ def test_store_scores_as_the_method_of_its_run(store: Path, trained: Path) -> No
         scores, _ = opened.snapshot().scores(features)
         columns = [opened.snapshot().names.index(name) for name in stream.class_names]
     torch.testing.assert_close(scores[:, columns], method.scores(features), atol=1e-6, rtol=0)
+
+
+def test_store_calibrates_as_its_run_would(trained: Path) -> None:
+    chosen = load_recipe(str(trained / "recipe.yaml")).method.model_dump()
+    calibration = teaching.found_on_run(trained).calibration.model_dump()
+    assert calibration == {name: chosen[name] for name in calibration}
+
+
+def test_hidden_files_are_no_photos(tmp_path: Path) -> None:
+    make_store(tmp_path / "store").close()
+    (tmp_path / "photos").mkdir()
+    Image.fromarray(drawings("ant", 1)[0][:, :, 0]).save(tmp_path / "photos" / "ant.png")
+    (tmp_path / "photos" / "._ant.png").write_bytes(b"what a file manager left here")
+    assert len(json.loads(fairshot("predict", tmp_path / "store", tmp_path / "photos", "--json"))) == 1
 
 
 def test_store_from_a_run_on_own_pictures(tmp_path: Path) -> None:
@@ -328,6 +343,7 @@ def test_onnx_gives_the_same_answers(store: Path, doodles: Path, tmp_path: Path)
         (["new", "x", "--from", "nowhere"], "holds no result.json"),
         (["new", "x", "--backbone", "resnet0"], "no model of timm"),
         (["new", "x", "--backbone", "resnet18", "--weights", "nowhere.safetensors"], "cannot be read"),
+        (["new", "x", "--backbone", "resnet18", "--base", "nowhere"], "--base: nowhere is not a folder"),
         (["teach", "nowhere", "okapi", "photo.png"], "not a store"),
         (["export", "nowhere", "model.pt"], "ends in .onnx"),
         (["import", "nowhere.zip", "x"], "cannot be imported"),

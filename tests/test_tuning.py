@@ -97,6 +97,7 @@ def test_the_command_tries_the_grid_and_writes_the_best_recipe(tmp_path):
     ("arguments", "message"),
     [
         (["--grid", "method.gamma"], "--grid 'method.gamma': expected key=[values]"),
+        (["--grid", "method.gamma=[1"], "--grid 'method.gamma=[1': expected key=[values]"),
         (["--grid", "method.gama=[1]"], "method.gama: unknown key"),
         (["--grid", "method.gamma=[1]", "--by", "luck"], "--by: 'luck' was given"),
         (["--grid", "method.gamma=[1]", "--set", "benchmark.sessions=0"], "benchmark.sessions: 0"),

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from fairshot.benchmarks.cache import Resize, cached_pictures
-from fairshot.benchmarks.images import SUFFIXES
+from fairshot.benchmarks.images import is_image_name
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.benchmarks.stream import (
     Benchmark,
@@ -133,7 +133,7 @@ def _survey(photos: Path) -> tuple[dict[str, list[str]], dict[str, str]]:
             continue
         by_class[folder.name] = []
         for path in sorted(folder.iterdir()):
-            if path.suffix.lower() in SUFFIXES and not path.name.startswith("."):
+            if is_image_name(path.name):
                 by_class[folder.name].append(f"{folder.name}/{path.name}")
             elif not path.name.startswith("."):
                 skipped[f"{folder.name}/{path.name}"] = "not an image format that is read"

@@ -12,7 +12,7 @@ import numpy as np
 from fairshot.benchmarks import archives
 from fairshot.benchmarks.cache import Resize, cached_pictures
 from fairshot.benchmarks.dataset import Dataset
-from fairshot.benchmarks.images import SUFFIXES
+from fairshot.benchmarks.images import is_image_name
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.errors import UserError
 from fairshot.progress import Reporter
@@ -83,7 +83,7 @@ def image_files(folder: Path) -> Iterator[Path]:
     for place, folders, files in os.walk(folder):
         folders.sort()
         for name in sorted(files):
-            if os.path.splitext(name)[1].lower() in SUFFIXES and not name.startswith("."):
+            if is_image_name(name):
                 yield Path(place, name)
 
 

@@ -20,6 +20,11 @@ PIXEL_LIMIT = 80_000_000  # of one image, judged by its header before a pixel is
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".heic", ".heif"})
 
 
+def is_image_name(name: str) -> bool:
+    """Say whether a file is taken for an image: by its suffix, and not if it is hidden."""
+    return os.path.splitext(name)[1].lower() in SUFFIXES and not name.startswith(".")
+
+
 def read_image(path: str | os.PathLike[str], channels: int = 3) -> Bytes:
     """Read an image file as uint8 (H, W, channels), as a viewer would show it.
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from fairshot.benchmarks.images import SUFFIXES
+from fairshot.benchmarks.images import SUFFIXES, is_image_name
 from fairshot.cli.console import CONSOLE, MESSAGES, ConsoleReporter
 from fairshot.errors import UserError
 from fairshot.teaching import Store
@@ -246,7 +246,7 @@ def _files(given: Iterable[Path]) -> list[Path]:
     files: list[Path] = []
     for path in given:
         if path.is_dir():
-            inside = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES)
+            inside = sorted(file for file in path.iterdir() if is_image_name(file.name))
             if not inside:
                 raise UserError(f"{path} holds no image files ({', '.join(sorted(SUFFIXES))})")
             files += inside

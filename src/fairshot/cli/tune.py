@@ -75,7 +75,10 @@ def _points(
     axes = []
     for axis in grid:
         key, equals, text = axis.partition("=")
-        values = yaml.safe_load(text) if equals else None
+        try:
+            values = yaml.safe_load(text) if equals else None
+        except yaml.YAMLError:
+            values = None
         if not isinstance(values, list) or not values:
             raise UserError(f"--grid {axis!r}: expected key=[values], for example method.gamma=[0.1,0.2]")
         axes.append([(key.strip(), value) for value in values])

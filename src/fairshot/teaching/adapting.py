@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from fairshot.classifiers import realistic
@@ -36,7 +37,9 @@ class CalibrationSettings(Settings):
     alpha_novel: Share = 0.6
     threshold: float = 0.8  # r of eq. 10
     at_most: int = 40  # R of eq. 10
-    drift: Share = 0.2  # farthest a class may move, as a share of the way to the nearest other one
+    drift: float = Field(
+        0.2, ge=0
+    )  # farthest a class may move, as a share of the way to the nearest other one
 
     @property
     def bounds(self) -> realistic.Bounds:

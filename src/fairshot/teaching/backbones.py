@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import timm
 import torch
@@ -137,7 +137,9 @@ def _train_sr(method: SSS, stream: Stream, epochs: int, reporter: Reporter) -> N
 
 def _stream(base: Path, reporter: Reporter) -> Stream:
     """Return the images of a folder of classes, all of them base classes; a fifth of each is held out."""
+    if not base.is_dir():
+        raise UserError(f"--base: {base} is not a folder; images are expected as {base}/<class>/*.jpg")
     classes = [folder for folder in base.iterdir() if folder.is_dir() and not folder.name.startswith(".")]
-    settings: dict[str, Any] = {"base_classes": max(len(classes), 1), "sessions": 0, "shots": 1}
-    stream, _ = load_folder(base, StreamSettings(**settings), SEED, reporter)
+    settings = StreamSettings(base_classes=max(len(classes), 1), sessions=0, shots=1)
+    stream, _ = load_folder(base, settings, SEED, reporter)
     return stream

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from sklearn.metrics import roc_auc_score
 
-from fairshot.benchmarks.images import SUFFIXES
+from fairshot.benchmarks.images import is_image_name
 from fairshot.errors import UserError
 from fairshot.models.embedder import Features
 from fairshot.progress import SILENT, Reporter
@@ -86,11 +86,7 @@ def read_folder(store: Store, folder: str | Path, reporter: Reporter = SILENT) -
     folder = Path(folder)
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder; give one that holds a folder of images for each class")
-    paths = sorted(
-        path
-        for path in folder.glob("*/**/*")
-        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
-    )
+    paths = sorted(path for path in folder.glob("*/**/*") if is_image_name(path.name) and path.is_file())
     if not paths:
         raise UserError(f"{folder} holds no images; expected {folder}/<class>/<image>.jpg (or .png, ...)")
     parts: dict[str, list[torch.Tensor]] = {"g": [], "g_tilde": []}

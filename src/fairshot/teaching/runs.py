@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from safetensors.torch import load_file
 
 from fairshot.benchmarks import load_stream
@@ -24,7 +23,7 @@ from fairshot.methods import method_named
 from fairshot.methods.skeleton import Skeleton, SkeletonSettings
 from fairshot.methods.sss import SSS, SSSSettings
 from fairshot.progress import SILENT, Reporter
-from fairshot.recipes import Recipe, check_recipe, default_recipe
+from fairshot.recipes import Recipe, default_recipe, load_recipe
 from fairshot.teaching.adapting import CalibrationSettings
 from fairshot.teaching.confidence import Confidence, Trials
 from fairshot.teaching.founding import BaseClasses, Founding, create_store
@@ -43,7 +42,7 @@ def found_on_run(run: str | Path, data: Path | None = None, reporter: Reporter =
     """
     run = Path(run)
     result = Result.read(run)
-    recipe = check_recipe(yaml.safe_load((run / "recipe.yaml").read_text()))
+    recipe = load_recipe(str(run / "recipe.yaml"))
     method = _restored(run, recipe, len(result.sessions[0]))
     origin = {"run": str(run), "method": recipe.method_name, "benchmark": recipe.benchmark.name}
     try:
@@ -78,6 +77,7 @@ def _founding(method: Supported, names: list[str] | tuple[str, ...], origin: dic
             alpha_novel=settings.alpha_novel,
             threshold=settings.threshold,
             at_most=settings.at_most,
+            drift=settings.drift,
         ),
         origin=origin,
     )
