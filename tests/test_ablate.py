@@ -151,6 +151,13 @@ def test_runs_of_several_seeds_share_one_pseudo_novel_training(folder, curves):
     first = json.loads((folder / "components" / "resistance" / "tradeoff.json").read_text())
     assert found["chosen_on_pseudo_novel"] == first["chosen_on_pseudo_novel"]
     assert found["rules"] != first["rules"]
+    mirrored = ["--base", "seed1", "--seed", "1", "--set", "method.mirror=true", "--out", "mirrored"]
+    done = fairshot(folder, "run", "doodles/sss", *mirrored, *TINY)
+    assert done.process.exitcode == 0, done.stderr
+    done = fairshot(folder, "tradeoff", "mirrored", *shared, *PSEUDO)
+    assert done.process.exitcode == 0, done.stderr
+    with_mirror = json.loads((folder / "mirrored" / "tradeoff.json").read_text())
+    assert with_mirror["chosen_on_pseudo_novel"] != first["chosen_on_pseudo_novel"]
     refused = fairshot(folder, "tradeoff", "components/inter", *shared, *PSEUDO)
     assert refused.process.exitcode == 2
     assert "another recipe" in refused.stderr

@@ -383,3 +383,16 @@ def test_what_was_learnt_is_restored():
     copy.restore({name: value.clone() for name, value in method.tensors().items()})
     test = method.embed(drawings(range(5), 4, seed=3).pictures)
     assert torch.equal(copy.scores(copy.embed(drawings(range(5), 4, seed=3).pictures)), method.scores(test))
+
+
+def test_mirror_images_are_averaged_in():
+    plain, data = started()
+    mirrored = fresh_sss(mirror=True)
+    mirrored.restore(plain.tensors())
+    pixels = np.stack([picture[:, ::-1] for picture in data.pictures])
+    turned = plain.embed(Pictures.from_array(np.ascontiguousarray(pixels)))
+    for name, upright in plain.embed(data.pictures).items():
+        expected = (upright + turned[name]) / 2
+        torch.testing.assert_close(mirrored.embed(data.pictures)[name], expected, rtol=1e-4, atol=1e-5)
+        assert not torch.allclose(upright, expected, atol=1e-3)
+    assert SSS.passes(mirrored.settings) == 2 * SSS.passes(plain.settings) == 4

@@ -89,14 +89,16 @@ def tradeoff_command(
 
 
 def _pseudo_recipe(folder: Path, recipe: Recipe) -> Recipe:
-    """Return the recipe of the pseudo-novel training in a folder: this one, of any seed."""
+    """Return this recipe with the seed of the pseudo-novel training in a folder, whose recipe it must be."""
     path = folder / "recipe.yaml"
     if not path.is_file():
         write_atomically(path, recipe.as_yaml().encode())
     found = load_recipe(str(path))
     if replace(found, seed=recipe.seed).training_part() != recipe.training_part():
-        raise UserError(f"{folder} holds the training of another recipe; only the seed may differ")
-    return found
+        raise UserError(
+            f"{folder} holds the training of another recipe; only the seed and the decision may differ"
+        )
+    return replace(recipe, seed=found.seed)
 
 
 def _curves(

@@ -9,6 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from fairshot.benchmarks.pictures import Pictures
 from fairshot.classifiers.dual import (
     anomaly_detection,
     integrated_features,
@@ -18,8 +19,9 @@ from fairshot.classifiers.dual import (
 from fairshot.classifiers.similarity import similarity
 from fairshot.methods.method import Method, MethodSettings
 from fairshot.methods.mixing import Distribution, FusedObjective, mixtures
-from fairshot.models.embedder import Embedder, Features, ModelSettings
+from fairshot.models.embedder import Embedder, Features, ModelSettings, unchanged, upside_down
 from fairshot.models.heads import CosineHead, cosine_cross_entropy
+from fairshot.progress import SILENT, Reporter
 from fairshot.settings import ShareRange
 
 
@@ -44,6 +46,7 @@ class DualSettings(MethodSettings):
     way: Literal["separately", "transferable_only", "specific_only", "pre", "post", "anomaly_detection"] = (
         "separately"  # how the two kinds of features decide; the others are those of tables 3 and 11
     )
+    mirror: bool = False  # features averaged over each picture and its mirror image: twice the passes
     # Self-optimizing classifiers (section 3.3)
     resistance: bool = True
     calibration: bool = False  # uses unlabelled test images: with it the setting is transductive
@@ -87,20 +90,31 @@ class Dual(Method[SettingsT], Generic[SettingsT]):
 
     trained_as = "dual"
     decision_settings: ClassVar[frozenset[str]] = frozenset(
-        {"way", "resistance", "calibration", "threshold", "at_most"}
+        {"way", "mirror", "resistance", "calibration", "threshold", "at_most"}
     )
     prototypes: Tensor  # P of h, (C, V, d)
 
     @classmethod
     def passes(cls, settings: MethodSettings) -> int:
-        """One pass more if flipped pictures are a component."""
-        return 2 if isinstance(settings, DualSettings) and settings.intra else 1
+        """Twice as many if flipped pictures are a component, and again if mirror images are looked at."""
+        assert isinstance(settings, DualSettings)
+        return (1 + settings.intra) * (1 + settings.mirror)
 
     def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:
         """Put the SR module behind the backbone; look at flipped pictures too if they are a component."""
         chosen = self.settings
         self.flips = (False, True) if chosen.intra else (False,)
         return Embedder(model, channels, chosen.sr_width if chosen.sr else None, chosen.sr_batch_norm)
+
+    def embed(self, pictures: Pictures, reporter: Reporter = SILENT) -> Features:
+        """Return features, averaged with those of the mirror images if the settings say so."""
+        if not self.settings.mirror:
+            return super().embed(pictures, reporter)
+        upright = [upside_down if flip else unchanged for flip in self.flips]
+        looks = [*upright, *(lambda images, turn=turn: turn(images.flip(3)) for turn in upright)]
+        found = self.embedder.embed_transformed(pictures, looks, reporter=reporter)
+        halves = {name: value.chunk(2, dim=1) for name, value in found.items()}
+        return {name: (plain + mirrored) / 2 for name, (plain, mirrored) in halves.items()}
 
     def objective(self) -> Stimulation:
         """Return mapping ability stimulation."""

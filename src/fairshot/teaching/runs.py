@@ -123,6 +123,8 @@ def _restored(run: Path, recipe: Recipe, base_classes: int) -> Supported:
             f"{run} decides through method.gate={recipe.method.gate}, whitening={recipe.method.whitening}; a "
             "store has the first look of the paper: found it on a run with gate plain and whitening off"
         )
+    if isinstance(recipe.method, SSSSettings) and recipe.method.mirror:
+        raise UserError(f"{run} looks at mirror images too (method.mirror); a store does not")
     path = run / "model.safetensors"
     if not path.is_file():
         raise UserError(f"{path} is missing: the run kept no weights; run it again with --fresh")
