@@ -69,7 +69,7 @@ def test_the_page_of_the_components_tells_what_lies_behind_them(folder):
 
 
 def test_a_finished_training_is_used_and_not_repeated(folder):
-    command = ["ablate", "features", "doodles/sss", "--out", "taken", "--base-run", "components/sr", *TINY]
+    command = ["ablate", "features", "doodles/sss", "--out", "taken", "--base", "components/sr", *TINY]
     done = fairshot(folder, *command)
     assert done.process.exitcode == 0, done.stderr
     assert weights(folder / "taken" / "pre") == weights(folder / "components" / "sr")

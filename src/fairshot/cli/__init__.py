@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 import typer
 
@@ -20,20 +21,32 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.command("run")(run.run_command)
-app.command("compare")(compare.compare_command)
-app.command("list")(run.list_command)
-app.command("report")(report.report_command)
-app.command("reproducibility")(report.reproducibility_command)
-app.command("tune")(tune.tune_command)
-app.command("tradeoff")(tradeoff.tradeoff_command)
-app.command("poison")(poison.poison_command)
-app.add_typer(ablate.app, name="ablate")
-app.add_typer(bench.app, name="bench")
-app.add_typer(data.app, name="data")
-app.command("serve")(serve.serve_command)
-for name, command in teach.COMMANDS.items():
-    app.command(name)(command)
+COMMANDS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {  # by the heading they stand under
+    "Experiments": {
+        "run": run.run_command,
+        "compare": compare.compare_command,
+        "list": run.list_command,
+        "data": data.app,
+    },
+    "Reports": {
+        "report": report.report_command,
+        "reproducibility": report.reproducibility_command,
+    },
+    "Studies": {
+        "tune": tune.tune_command,
+        "tradeoff": tradeoff.tradeoff_command,
+        "ablate": ablate.app,
+        "poison": poison.poison_command,
+        "bench": bench.app,
+    },
+    "Stores of taught classes": {**teach.COMMANDS, "serve": serve.serve_command},
+}
+for heading, commands in COMMANDS.items():
+    for name, command in commands.items():
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name, rich_help_panel=heading)
+        else:
+            app.command(name, rich_help_panel=heading)(command)
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ import typer
 import yaml
 
 from fairshot.cli.console import this_command
+from fairshot.cli.options import Base, Device, Root, Seed, Set
 from fairshot.cli.run import present, run_with_bars
 from fairshot.evaluation.experiment import Place
 from fairshot.files import write_atomically
@@ -31,40 +32,30 @@ COMPONENTS = {
 }
 FEATURES = ("separately", "transferable_only", "specific_only", "pre", "post", "anomaly_detection")
 
-RecipeName = Annotated[str, typer.Argument(help="A recipe of SSS.")]
-Set = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe.")]
-Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-BaseRun = Annotated[
-    Path | None,
-    typer.Option(
-        help="A finished run of the recipe with all parts, whose training is used and not repeated."
-    ),
-]
-Root = Annotated[Path | None, typer.Option(help="Folder in which benchmarks are looked for.")]
+RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe of SSS.")]
 
 
 @app.command("components")
 def components_command(
     recipe: RecipeName = RECIPE,
     set_: Set = [],  # noqa: B006 - typer copies it
-    seed: Seed = 0,
+    seed: Seed = None,
     device: Device = "auto",
     out: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs/ablation-components"),
     root: Root = None,
-    base_run: BaseRun = None,
+    base: Base = None,
 ) -> None:
     """Intra, Inter, SR, Resistance and Calibration, added one by one: four trainings, six runs.
 
     Writes table 2 of the paper with ours beside it, FMO, novel-only accuracy, misroute rate and what base
-    classes lost into `ablation.md`.
+    classes lost into `ablation.md`. With --base the rows that have SR share that run's training.
     """
     rows: dict[str, dict[str, Any]] = {
         name: {part: part in switched_on for part in PARTS} for name, switched_on in COMPONENTS.items()
     }
-    taken = dict.fromkeys(("resistance", "calibration"), base_run or out / "sr")
-    if base_run is not None:
-        taken["sr"] = base_run
+    taken = dict.fromkeys(("resistance", "calibration"), base or out / "sr")
+    if base is not None:
+        taken["sr"] = base
     runs = _run_rows(recipe, rows, taken, set_, seed, device, out, root)
     write_atomically(out / PAGE, components_page(runs, this_command()).encode())
 
@@ -73,22 +64,22 @@ def components_command(
 def features_command(
     recipe: RecipeName = RECIPE,
     set_: Set = [],  # noqa: B006 - typer copies it
-    seed: Seed = 0,
+    seed: Seed = None,
     device: Device = "auto",
     out: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs/ablation-features"),
     root: Root = None,
-    base_run: BaseRun = None,
+    base: Base = None,
 ) -> None:
     """Both kinds of features, alone and combined, without Resistance: one training, six runs.
 
-    Writes tables 3 and 11 of the paper with ours beside them into `ablation.md`.
+    Writes tables 3 and 11 of the paper with ours beside them into `ablation.md`. With --base none is trained.
     """
     rows: dict[str, dict[str, Any]] = {
         way: {"way": way, "resistance": False, "calibration": False} for way in FEATURES
     }
-    taken = dict.fromkeys(FEATURES[1:], base_run or out / FEATURES[0])
-    if base_run is not None:
-        taken[FEATURES[0]] = base_run
+    taken = dict.fromkeys(FEATURES[1:], base or out / FEATURES[0])
+    if base is not None:
+        taken[FEATURES[0]] = base
     runs = _run_rows(recipe, rows, taken, set_, seed, device, out, root)
     write_atomically(out / PAGE, features_page(runs, this_command()).encode())
 
@@ -98,7 +89,7 @@ def _run_rows(
     rows: dict[str, dict[str, Any]],
     taken: dict[str, Path],  # rows that take the base session of another run
     overrides: list[str],
-    seed: int,
+    seed: int | None,
     device: str,
     out: Path,
     root: Path | None,

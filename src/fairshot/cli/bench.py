@@ -17,6 +17,7 @@ from fairshot.bench.train import measure_training
 from fairshot.benchmarks.cache import Resize
 from fairshot.benchmarks.image_files import image_files
 from fairshot.cli.console import CONSOLE, ConsoleReporter
+from fairshot.cli.options import Device, Set
 from fairshot.recipes import default_recipe, load_recipe
 from fairshot.teaching.measure import measure_store
 from fairshot.training.hardware import choose_hardware, describe_device
@@ -28,14 +29,14 @@ RECIPE = default_recipe("cifar100")
 
 @app.command("train")
 def train_command(
-    recipe: Annotated[str, typer.Argument(help="The recipe whose base session is timed.")] = default_recipe(
-        "cifar100"
-    ),
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    recipe: Annotated[
+        str, typer.Argument(metavar="RECIPE", help="The recipe whose base session is timed.")
+    ] = RECIPE,
+    device: Device = "auto",
     classes: Annotated[int, typer.Option(min=2, help="Base classes.")] = 60,
     images: Annotated[int, typer.Option(min=8, help="Training images; random pixels.")] = 30_000,
     plain_steps: Annotated[int, typer.Option(min=5, help="Steps of the plain way that are timed.")] = 30,
-    set_: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe.")] = [],  # noqa: B006
+    set_: Set = [],  # noqa: B006 - typer copies it
 ) -> None:
     """Images a second of base training, and its share of what the hardware's matrix products reach."""
     fabric = choose_hardware(device)
@@ -61,7 +62,10 @@ def train_command(
 @app.command("data")
 def data_command(
     folder: Annotated[
-        Path | None, typer.Argument(help="A folder of pictures; without one, photographs are generated.")
+        Path | None,
+        typer.Argument(
+            metavar="FOLDER", help="A folder of pictures; if not given, photographs are generated."
+        ),
     ] = None,
     size: Annotated[int, typer.Option(min=8, help="Pixels of the short side in the cache.")] = 256,
     count: Annotated[int, typer.Option(min=8, help="Photographs to generate.")] = 600,

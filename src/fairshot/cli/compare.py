@@ -13,7 +13,8 @@ import typer
 from rich.progress import TaskID
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter, new_bars, this_command
-from fairshot.cli.run import Device, Fresh, Minutes, Root, Set, present
+from fairshot.cli.options import Device, Fresh, Minutes, Root, Set
+from fairshot.cli.run import present
 from fairshot.errors import UserError
 from fairshot.evaluation.cluster import Ended, run_on_ray
 from fairshot.evaluation.experiment import Place, run
@@ -28,7 +29,7 @@ from fairshot.training.loop import TrainingStopped
 def compare_command(
     names: Annotated[
         list[str],
-        typer.Argument(metavar="METHOD...", help="Methods to run side by side; your own as file.py:Class."),
+        typer.Argument(metavar="METHOD", help="Methods to run side by side; your own as file.py:Class."),
     ],
     benchmarks: Annotated[
         list[str],
@@ -44,7 +45,8 @@ def compare_command(
         typer.Option(
             "--class-order",
             min=0,
-            help="Shuffle the classes by this seed; several: each. None: official order.",
+            help="Shuffle the classes by this seed; give it several times for several orders. "
+            "If not given, the official order.",
         ),
     ] = [],  # noqa: B006 - typer copies it
     device: Device = "auto",
@@ -53,7 +55,7 @@ def compare_command(
         typer.Option("--ray", help="Run on a Ray cluster, one GPU a run; --out must lie on a shared disk."),
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the comparison; runs/compare-<benchmark>.")
+        Path | None, typer.Option(help="Folder of the comparison; runs/compare-<benchmark> if not given.")
     ] = None,
     fresh: Fresh = False,
     root: Root = None,
@@ -68,7 +70,6 @@ def compare_command(
     cells = plan(names, benchmarks, seeds, orders or [None], set_, out)
     done = [cell for cell in cells if cell.finished and not fresh]
     waiting = [cell for cell in cells if cell not in done]
-    problems: list[Ended] = []
     with GridView(cells) as view:
         for cell in done:
             view.close(Ended(cell), note=f"{cell.out} is finished already; --fresh runs it again")
@@ -76,15 +77,7 @@ def compare_command(
             source = run_on_ray(waiting, device, this_command(), root, fresh, max_minutes)
         else:
             source = _run_here(waiting, view, device, root, fresh, max_minutes)
-        for ended in source:
-            if ended is None:
-                view.refresh()
-                continue
-            view.close(ended)
-            if ended.problem is not None:
-                problems.append(ended)
-            else:
-                write_figures([Result.read(ended.cell.out)], ended.cell.out / "figures")
+        problems = _watch(source, view)
     results = [Result.read(cell.out) for cell in cells if cell.finished]
     if results:
         present(results, out)
@@ -107,6 +100,21 @@ def _run_here(
             yield Ended(cell, str(problem))
         else:
             yield Ended(cell)
+
+
+def _watch(source: Iterator[Ended | None], view: GridView) -> list[Ended]:
+    """Draw the figures of each run that ends well; return those that do not."""
+    problems = []
+    for ended in source:
+        if ended is None:
+            view.refresh()
+            continue
+        view.close(ended)
+        if ended.problem is not None:
+            problems.append(ended)
+        else:
+            write_figures([Result.read(ended.cell.out)], ended.cell.out / "figures")
+    return problems
 
 
 def _complain(problems: list[Ended]) -> None:

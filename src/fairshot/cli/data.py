@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -13,16 +12,15 @@ from fairshot import benchmarks
 from fairshot.benchmarks.dataset import cache_folder, data_folder
 from fairshot.benchmarks.stream import StreamSettings, build_stream
 from fairshot.cli.console import CONSOLE, ConsoleReporter
+from fairshot.cli.options import Root
 from fairshot.errors import UserError
 
 app = typer.Typer(
     help="Benchmarks: which there are, where their data is, and how to get it.", no_args_is_help=True
 )
 
-Name = Annotated[str, typer.Argument(help="A benchmark, as `fairshot data list` names it.")]
-Root = Annotated[
-    Path | None,
-    typer.Option(help="Folder of the data; otherwise FAIRSHOT_DATA, or the platform's cache folder."),
+Name = Annotated[
+    str, typer.Argument(metavar="BENCHMARK", help="A benchmark, as `fairshot data list` names it.")
 ]
 
 

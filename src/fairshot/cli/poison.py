@@ -11,6 +11,7 @@ import typer
 
 from fairshot.benchmarks import load_stream
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
+from fairshot.cli.options import Device, Root
 from fairshot.errors import UserError
 from fairshot.evaluation.experiment import restore_method
 from fairshot.evaluation.poisoning import Poisoning, measure_poisoning
@@ -21,9 +22,12 @@ from fairshot.training.hardware import choose_hardware
 
 
 def poison_command(
-    run: Annotated[Path, typer.Argument(help="The folder of a finished run of SSS whose network is used.")],
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    root: Annotated[Path | None, typer.Option(help="Folder in which benchmarks are looked for.")] = None,
+    run: Annotated[
+        Path,
+        typer.Argument(metavar="RUN", help="The folder of a finished run of SSS whose network is used."),
+    ],
+    device: Device = "auto",
+    root: Root = None,
 ) -> None:
     """Attack Calibration with images of wrong classes, noise and copies; tell what they cost at worst.
 

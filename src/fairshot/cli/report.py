@@ -14,7 +14,7 @@ from fairshot.reporting.reproducibility import write_reproducibility
 
 def report_command(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, or folders that hold runs.")
+        list[Path], typer.Argument(metavar="RUN", help="Folders of runs, or folders that hold runs.")
     ],
     out: Annotated[
         Path | None, typer.Option(help="Folder of the report; `report` beside the runs if not given.")

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from fairshot import benchmarks
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
+from fairshot.cli.options import Base, Device, Fresh, Minutes, Root, Seed, Set
 from fairshot.errors import UserError
 from fairshot.evaluation.experiment import Place, run
 from fairshot.evaluation.result import Result
@@ -21,35 +22,22 @@ from fairshot.reporting.figures import write_figures
 from fairshot.reporting.tables import side_by_side
 from fairshot.training.hardware import choose_hardware
 
-Set = Annotated[
-    list[str],
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe: training.epochs=10"),
-]
-Seed = Annotated[int | None, typer.Option(help="Seed of everything random; the recipe's own if not given.")]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Processes = Annotated[int, typer.Option(min=1, help="Processes that share each batch: GPUs of a machine.")]
 Machines = Annotated[
     int, typer.Option(min=1, help="Machines that share each batch; start them with torchrun.")
 ]
-Out = Annotated[Path | None, typer.Option(help="Folder of the run; runs/<benchmark>-<method>-seed<seed>.")]
-Fresh = Annotated[
-    bool, typer.Option("--fresh/--resume", help="Forget what an earlier call left, or go on from it.")
+Out = Annotated[
+    Path | None, typer.Option(help="Folder of the run; runs/<benchmark>-<method>-seed<seed> if not given.")
 ]
-Root = Annotated[Path | None, typer.Option(help="Folder in which benchmarks are looked for.")]
 Data = Annotated[
     Path | None,
     typer.Option(metavar="PHOTOS", help="Own pictures instead of a benchmark: PHOTOS/<class>/*.jpg"),
 ]
-Base = Annotated[
-    Path | None,
-    typer.Option(metavar="RUN", help="Take the base session of a finished run instead of training."),
-]
 Split = Annotated[
     Path | None,
-    typer.Option(help="With --data: an earlier run, or its split.json, whose split is used again."),
-]
-Minutes = Annotated[
-    float, typer.Option("--max-minutes", min=0, help="Stop training after so long; the same command goes on.")
+    typer.Option(
+        metavar="RUN", help="With --data: an earlier run, or its split.json, whose split is used again."
+    ),
 ]
 
 
@@ -57,8 +45,9 @@ def run_command(
     recipe: Annotated[
         str | None,
         typer.Argument(
-            help="A recipe: benchmark/method, or a YAML file; doodles/sss, or folder/sss with --data. "
-            "With a method of your own: benchmark/file.py:Class."
+            metavar="RECIPE",
+            help="A recipe: benchmark/method, or a YAML file; with a method of your own: "
+            "benchmark/file.py:Class. If not given, doodles/sss, or folder/sss with --data.",
         ),
     ] = None,
     data: Data = None,

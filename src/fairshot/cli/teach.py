@@ -30,7 +30,7 @@ from fairshot.teaching.runs import found_on_run
 StoreFolder = Annotated[Path, typer.Argument(metavar="STORE", help="The folder of the store.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a class.")]
 Photos = Annotated[
-    list[Path], typer.Argument(metavar="PHOTOS...", help="Image files, or folders of image files.")
+    list[Path], typer.Argument(metavar="PHOTOS", help="Image files, or folders of image files.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -113,7 +113,9 @@ def forget_command(store: StoreFolder, name: Name) -> None:
 
 
 def rename_command(
-    store: StoreFolder, name: Name, new_name: Annotated[str, typer.Argument(metavar="NEW_NAME")]
+    store: StoreFolder,
+    name: Name,
+    new_name: Annotated[str, typer.Argument(metavar="NEW_NAME", help="Its new name.")],
 ) -> None:
     """Give a class another name."""
     with Store(store) as opened:
@@ -173,7 +175,10 @@ def adapt_command(store: StoreFolder, images: Photos) -> None:
 
 def evaluate_command(
     store: StoreFolder,
-    folder: Annotated[Path, typer.Argument(help="One sub-folder a class; those of other names are unknown.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="One sub-folder a class; those of other names are unknown."),
+    ],
     reject: Annotated[
         float, typer.Option(help="Share of the images, least sure of, to leave out.", min=0, max=0.99)
     ] = 0.1,
@@ -204,7 +209,9 @@ def evaluate_command(
 
 def export_command(
     store: StoreFolder,
-    target: Annotated[Path, typer.Argument(help="model.onnx, or store.zip for the whole store.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="TARGET", help="model.onnx, or store.zip for the whole store.")
+    ],
 ) -> None:
     """Write the store as an ONNX model, checked against torch, or as one archive."""
     if target.suffix == ".onnx":
@@ -222,7 +229,8 @@ def export_command(
 
 
 def import_command(
-    archive: Annotated[Path, typer.Argument(help="What fairshot export wrote.")], store: StoreFolder
+    archive: Annotated[Path, typer.Argument(metavar="ARCHIVE", help="What fairshot export wrote.")],
+    store: StoreFolder,
 ) -> None:
     """Unpack a store from its archive."""
     import_archive(archive, store)
@@ -230,7 +238,7 @@ def import_command(
 
 
 def doodles_command(
-    folder: Annotated[Path, typer.Argument(help="The folder to write to.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder to write to.")],
     photos: Annotated[int, typer.Option(help="Drawings a class to teach with.", min=1, max=75)] = 5,
 ) -> None:
     """Write drawings of the embedded benchmark as image files, to try a store with.

@@ -12,6 +12,7 @@ import yaml
 
 from fairshot.benchmarks import load_stream
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
+from fairshot.cli.options import Device, Root, Seed, Set
 from fairshot.errors import UserError
 from fairshot.evaluation.tuning import Trial, describe, pseudo_stream, tune
 from fairshot.files import write_atomically
@@ -22,23 +23,25 @@ CRITERIA = ("both", "overall_avg", "harmonic_mean_avg", "inc_avg", "last")
 
 
 def tune_command(
-    recipe: Annotated[str, typer.Argument(help="A recipe: benchmark/method, or a YAML file.")],
+    recipe: Annotated[
+        str, typer.Argument(metavar="RECIPE", help="A recipe: benchmark/method, or a YAML file.")
+    ],
     grid: Annotated[
         list[str],
         typer.Option(metavar="KEY=[VALUES]", help="Values to try: method.gamma=[0.1,0.2]; all combinations."),
     ],
-    set_: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe.")] = [],  # noqa: B006
+    set_: Set = [],  # noqa: B006 - typer copies it
     by: Annotated[
         str, typer.Option(help=f"What the best trial maximises: {', '.join(CRITERIA)}.")
     ] = CRITERIA[0],
     novel: Annotated[int, typer.Option(min=1, help="Base classes that play novel ones.")] = 20,
     held_out: Annotated[int, typer.Option(min=1, help="Training images a class that play test images.")] = 50,
-    seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    seed: Seed = None,
+    device: Device = "auto",
     out: Annotated[Path, typer.Option(help="Folder for the log, the trials and the best recipe.")] = Path(
         "runs/tuning"
     ),
-    root: Annotated[Path | None, typer.Option(help="Folder in which benchmarks are looked for.")] = None,
+    root: Root = None,
 ) -> None:
     """Try a grid of settings on pseudo-novel classes made of base training images alone."""
     if by not in CRITERIA:

@@ -1,0 +1,35 @@
+"""Options that several commands share: one name, one help, one meaning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Set = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a key of the recipe; as often as needed: training.epochs=10",
+    ),
+]
+Seed = Annotated[int | None, typer.Option(help="Seed of everything random; the recipe's own if not given.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Fresh = Annotated[
+    bool, typer.Option("--fresh/--resume", help="Forget what an earlier call left, or go on from it.")
+]
+Root = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder in which benchmarks are looked for; if not given, FAIRSHOT_DATA or the platform's cache."
+    ),
+]
+Base = Annotated[
+    Path | None,
+    typer.Option(metavar="RUN", help="Take the base session of a finished run instead of training."),
+]
+Minutes = Annotated[
+    float, typer.Option("--max-minutes", min=0, help="Stop training after so long; the same command goes on.")
+]
