@@ -15,7 +15,7 @@ from fairshot.classifiers.similarity import similarity
 from fairshot.methods.exemplars import ExemplarSkeleton, nearest_to_mean
 from fairshot.methods.finetuning import descend
 from fairshot.methods.method import Facts
-from fairshot.methods.skeleton import CosineObjective, SkeletonSettings
+from fairshot.methods.skeleton import SkeletonSettings
 from fairshot.models.backbones import stages
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.progress import SILENT, Reporter
@@ -65,10 +65,6 @@ class BiDist(ExemplarSkeleton[BiDistSettings]):
         self.current = copy.deepcopy(embedder)
         self.mixer = nn.Sequential(nn.Linear(embedder.width, width), nn.ReLU(), nn.Linear(width, 1))
         return embedder
-
-    def objective(self) -> CosineObjective:
-        """Return the plain cosine cross-entropy."""
-        return CosineObjective(self.embedder, self.base_classes, self.settings.views, self.settings.scale)
 
     def train_base(self, base: LabelledPictures, trainer: Trainer) -> None:
         """Train the base branch; the current branch begins as that one is."""

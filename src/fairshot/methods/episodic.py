@@ -11,7 +11,7 @@ from pydantic import Field
 from fairshot.benchmarks.pictures import Ints
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.methods.method import MethodSettings
-from fairshot.methods.skeleton import CosineObjective, Skeleton, SkeletonSettings
+from fairshot.methods.skeleton import PlainSkeleton, SkeletonSettings
 from fairshot.models.embedder import Embedder
 from fairshot.training.episodes import Episode
 from fairshot.training.loop import Objective, Trainer
@@ -42,7 +42,7 @@ class EpisodicObjective(Objective):
 EpisodicT = TypeVar("EpisodicT", bound=EpisodicSettings)
 
 
-class Episodic(Skeleton[EpisodicT], Generic[EpisodicT]):
+class Episodic(PlainSkeleton[EpisodicT], Generic[EpisodicT]):
     """Trains by the plain cosine cross-entropy, then on episodes."""
 
     @abstractmethod
@@ -53,10 +53,6 @@ class Episodic(Skeleton[EpisodicT], Generic[EpisodicT]):
     def further_epochs(cls, settings: MethodSettings) -> int:
         """Those of the episodes."""
         return cast(EpisodicSettings, settings).episode_epochs
-
-    def objective(self) -> CosineObjective:
-        """Return the plain cosine cross-entropy of the first phase."""
-        return CosineObjective(self.embedder, self.base_classes, self.settings.views, self.settings.scale)
 
     def train_base(self, base: LabelledPictures, trainer: Trainer) -> None:
         """Train on all base classes at once, then episode by episode."""

@@ -11,8 +11,7 @@ from torch.nn.functional import normalize
 
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.benchmarks.stream import LabelledPictures
-from fairshot.methods.method import SettingsT
-from fairshot.methods.skeleton import Skeleton
+from fairshot.methods.skeleton import PlainSkeleton, PlainT
 from fairshot.models.embedder import Features
 from fairshot.models.pixels import DevicePictures
 from fairshot.training.loop import Trainer
@@ -28,14 +27,14 @@ def nearest_to_mean(features: Tensor, labels: Tensor, means: Tensor, count: int)
     return order[rank < count].sort().values
 
 
-class ExemplarSkeleton(Skeleton[SettingsT], Generic[SettingsT]):
+class ExemplarSkeleton(PlainSkeleton[PlainT], Generic[PlainT]):
     """Keeps a few pictures of the classes it knows, and goes on training the network in every session.
 
     `extend` finds the test views of the shots beside their features, under the key `images`.
     """
 
     frozen = False
-    state = (*Skeleton.state, "exemplars", "exemplar_labels")
+    state = (*PlainSkeleton.state, "exemplars", "exemplar_labels")
     exemplars: Tensor  # (M, C, size, size) uint8, test views
     exemplar_labels: Tensor  # (M,)
 

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor, nn
 
 Group = tuple[Iterable[nn.Parameter], float]  # what is trained, and its learning rate
+MOMENTUM = 0.9
 
 
-def descend(groups: Sequence[Group], loss: Callable[[], Tensor], steps: int, momentum: float = 0.9) -> None:
+def descend(groups: Sequence[Group], loss: Callable[[], Tensor], steps: int) -> None:
     """Take steps down a loss over all samples; the learning rates fall along half a cosine."""
     optimiser = torch.optim.SGD(
-        [{"params": list(weights), "lr": rate} for weights, rate in groups], momentum=momentum
+        [{"params": list(weights), "lr": rate} for weights, rate in groups], momentum=MOMENTUM
     )
     with torch.inference_mode(False), torch.enable_grad():
         for step in range(steps):

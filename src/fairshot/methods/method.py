@@ -160,11 +160,12 @@ class Method(ABC, Generic[SettingsT]):
         """Take over what was trained; the classifiers are still to be made of it, by `start`."""
         device = self.embedder.device
         for part in self.parts:
-            prefix = f"{part}."
-            own = {
-                key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)
-            }
-            getattr(self, part).to(device).load_state_dict(own)
+            getattr(self, part).to(device).load_state_dict(self._own(f"{part}.", tensors))
+
+    def _own(self, prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the tensors whose names begin so, without that beginning, where the network is."""
+        own = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+        return {key: value.to(self.embedder.device) for key, value in own.items()}
 
     def _labels(self, pictures: LabelledPictures) -> Tensor:
         return torch.from_numpy(pictures.labels).to(self.embedder.device)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fairshot.methods.method import Facts
-from fairshot.methods.skeleton import CosineObjective, Skeleton, SkeletonSettings
+from fairshot.methods.skeleton import PlainSkeleton, SkeletonSettings
 
 
-class NCM(Skeleton[SkeletonSettings]):
+class NCM(PlainSkeleton[SkeletonSettings]):
     """Cosine cross-entropy, then nearest class mean.
 
     Needs to know in advance: nothing. Stores: one mean feature a class. Costs at test time: one pass.
@@ -17,7 +17,3 @@ class NCM(Skeleton[SkeletonSettings]):
     facts = Facts(
         "nearest class mean on features of a cosine cross-entropy; the strong baseline", baseline=True
     )
-
-    def objective(self) -> CosineObjective:
-        """Return the plain cosine cross-entropy."""
-        return CosineObjective(self.embedder, self.base_classes, self.settings.views, self.settings.scale)

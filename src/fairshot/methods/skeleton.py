@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Generic
+from typing import ClassVar, Generic, TypeVar
 
 import torch
 from pydantic import Field
@@ -84,3 +84,14 @@ class Skeleton(Method[SettingsT], Generic[SettingsT]):
     def seen_classes(self) -> int:
         """How many classes have a prototype."""
         return len(self.prototypes)
+
+
+PlainT = TypeVar("PlainT", bound=SkeletonSettings)
+
+
+class PlainSkeleton(Skeleton[PlainT], Generic[PlainT]):
+    """A skeleton trained by the plain cosine cross-entropy; what is its own comes after."""
+
+    def objective(self) -> CosineObjective:
+        """Return the plain cosine cross-entropy."""
+        return CosineObjective(self.embedder, self.base_classes, self.settings.views, self.settings.scale)

@@ -14,7 +14,6 @@ from fairshot.classifiers.gate import FirstLook, Rule, Space, Spread
 from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.realistic import Bounds, Calibration, Entry
 from fairshot.classifiers.resistance import accumulate, resist
-from fairshot.classifiers.similarity import similarity
 from fairshot.errors import UserError
 from fairshot.methods.dual import Dual, DualSettings
 from fairshot.methods.method import Facts, split_known
@@ -171,18 +170,14 @@ class SSS(Dual[SSSSettings]):
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Take over what `tensors` returned earlier."""
         super().restore(tensors)
-        gate, memory = (self._under(prefix, tensors) for prefix in (GATE, MEMORY))
+        gate, memory = (self._own(prefix, tensors) for prefix in (GATE, MEMORY))
         self.look = FirstLook.from_tensors(self.base_classes, gate, self.settings.power) if gate else None
         self.memory = Calibration.from_tensors(memory) if memory else None
-
-    def _under(self, prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        own = {name: value for name, value in tensors.items() if name.startswith(prefix)}
-        return {name.removeprefix(prefix): value.to(self.embedder.device) for name, value in own.items()}
 
     def first_look(self, g: Tensor) -> Tensor:
         """Return what g and h say of every class (N, C), novel classes favoured if there is a gate."""
         if self.look is None:
-            return similarity(g, self.prototypes)
+            return super().first_look(g)
         return self.look.opened(self.look.scores(g), self.settings.gate, self.settings.gate_strength)
 
     def resisting_prototypes(self) -> Tensor:

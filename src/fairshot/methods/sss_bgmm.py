@@ -90,11 +90,10 @@ class SSSBGMM(Dual[BGMMSettings]):
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Take over what `tensors` returned earlier."""
         super().restore(tensors)
-        self.mixtures = {}
-        for kind in KINDS:
-            prefix, device = f"mixtures.{kind}.", self.embedder.device
-            own = {k.removeprefix(prefix): v.to(device) for k, v in tensors.items() if k.startswith(prefix)}
-            self.mixtures[kind] = BGMM.from_tensors(own, len(self.flips))
+        self.mixtures = {
+            kind: BGMM.from_tensors(self._own(f"mixtures.{kind}.", tensors), len(self.flips))
+            for kind in KINDS
+        }
 
     def _take(self, mixtures: dict[str, BGMM]) -> None:
         """Answer by these mixtures from now on."""

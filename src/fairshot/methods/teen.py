@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from fairshot.methods.method import Facts
-from fairshot.methods.skeleton import CosineObjective, Skeleton, SkeletonSettings
+from fairshot.methods.skeleton import PlainSkeleton, SkeletonSettings
 from fairshot.settings import Share
 
 
@@ -19,7 +19,7 @@ class TEENSettings(SkeletonSettings):
     selectivity: float = Field(16.0, gt=0)  # tau: the larger, the more the most similar base class counts
 
 
-class TEEN(Skeleton[TEENSettings]):
+class TEEN(PlainSkeleton[TEENSettings]):
     """Training-free prototype calibration.
 
     The base session is that of nearest class mean. A prototype of a few shots lies too close to the
@@ -32,10 +32,6 @@ class TEEN(Skeleton[TEENSettings]):
     Settings = TEENSettings
     facts = Facts("new prototypes move towards the base prototypes they resemble; no training")
     decision_settings = frozenset({"shift", "selectivity"})
-
-    def objective(self) -> CosineObjective:
-        """Return the plain cosine cross-entropy."""
-        return CosineObjective(self.embedder, self.base_classes, self.settings.views, self.settings.scale)
 
     def answering_prototypes(self) -> Tensor:
         """Return base prototypes as they are, and calibrated prototypes of the new classes."""

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, normalize, one_hot
 from fairshot.methods.exemplars import ExemplarSkeleton
 from fairshot.methods.finetuning import descend
 from fairshot.methods.method import Facts
-from fairshot.methods.skeleton import CosineObjective, SkeletonSettings
+from fairshot.methods.skeleton import SkeletonSettings
 from fairshot.models.embedder import Features
 
 
@@ -52,10 +52,6 @@ class TOPIC(ExemplarSkeleton[TOPICSettings]):
     nodes: Tensor  # (M, d) of length 1; their labels are those of their exemplars
     spread: Tensor  # (M, d) variance of the features around each node
     edges: Tensor  # (M, M) whether two nodes are neighbours
-
-    def objective(self) -> CosineObjective:
-        """Return the plain cosine cross-entropy."""
-        return CosineObjective(self.embedder, self.base_classes, self.settings.views, self.settings.scale)
 
     def choose(self, features: Features, labels: Tensor) -> Tensor:
         """Lay the neural gas, and keep the picture nearest each node."""
