@@ -20,6 +20,7 @@ from fairshot.evaluation.cluster import Ended, run_on_ray
 from fairshot.evaluation.experiment import Place, run
 from fairshot.evaluation.grid import Cell, plan
 from fairshot.evaluation.result import Result
+from fairshot.evaluation.run_folder import FIGURES, LOG
 from fairshot.reporting.conditions import conditions_table
 from fairshot.reporting.figures import write_figures
 from fairshot.training.hardware import choose_hardware
@@ -113,7 +114,7 @@ def _watch(source: Iterator[Ended | None], view: GridView) -> list[Ended]:
         if ended.problem is not None:
             problems.append(ended)
         else:
-            write_figures([Result.read(ended.cell.out)], ended.cell.out / "figures")
+            write_figures([Result.read(ended.cell.out)], ended.cell.out / FIGURES)
     return problems
 
 
@@ -146,12 +147,12 @@ class GridView:
 
     def reporter(self, cell: Cell) -> ConsoleReporter:
         """Return what a run of this process reports to."""
-        return ConsoleReporter(cell.title, cell.out / "log.txt", self.bars)
+        return ConsoleReporter(cell.title, cell.out / LOG, self.bars)
 
     def refresh(self) -> None:
         """Show of runs on other machines what they last logged."""
         for cell in self.open:
-            line = _last_line(cell.out / "log.txt")
+            line = _last_line(cell.out / LOG)
             if line and cell.out not in self.elsewhere:
                 self.elsewhere[cell.out] = self.bars.add_task(cell.title, total=None, note=line)
             elif line:

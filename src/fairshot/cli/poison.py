@@ -15,6 +15,7 @@ from fairshot.cli.options import Device, Root
 from fairshot.errors import UserError
 from fairshot.evaluation.experiment import restore_method
 from fairshot.evaluation.poisoning import Poisoning, measure_poisoning
+from fairshot.evaluation.run_folder import LOG, RECIPE
 from fairshot.files import write_atomically
 from fairshot.methods.sss import SSS
 from fairshot.recipes import load_recipe
@@ -33,8 +34,8 @@ def poison_command(
 
     Writes `poisoning.json` and `poisoning.md` into the run.
     """
-    recipe = load_recipe(str(run / "recipe.yaml"))
-    reporter = ConsoleReporter("poison", run / "log.txt")
+    recipe = load_recipe(str(run / RECIPE))
+    reporter = ConsoleReporter("poison", run / LOG)
     stream = load_stream(recipe.benchmark.name, recipe.benchmark, root, reporter)
     method = restore_method(run, recipe, stream, choose_hardware(device))
     if not isinstance(method, SSS) or method.look is not None:

@@ -16,6 +16,7 @@ from fairshot.cli.options import Base, Device, Fresh, Minutes, Root, Seed, Set
 from fairshot.errors import UserError
 from fairshot.evaluation.experiment import Place, run
 from fairshot.evaluation.result import Result
+from fairshot.evaluation.run_folder import FIGURES, LOG
 from fairshot.methods import methods
 from fairshot.recipes import Recipe, default_recipe, load_recipe, recipe_names
 from fairshot.reporting.figures import write_figures
@@ -95,10 +96,10 @@ def run_with_bars(recipe: Recipe, place: Place) -> Result | None:
     """Run a recipe with bars and a log, then draw its figures."""
     if place.fabric.is_global_zero:
         title = f"{recipe.method_name} {recipe.benchmark.name}"
-        place = replace(place, reporter=ConsoleReporter(title, place.out / "log.txt"))
+        place = replace(place, reporter=ConsoleReporter(title, place.out / LOG))
     result = run(recipe, place)
     if result is not None:
-        write_figures([result], place.out / "figures")
+        write_figures([result], place.out / FIGURES)
     return result
 
 
@@ -106,7 +107,7 @@ def present(results: list[Result], out: Path) -> None:
     """Print runs side by side and draw them in common figures."""
     CONSOLE.print(side_by_side(results))
     if len(results) > 1:
-        write_figures(results, out / "figures")
+        write_figures(results, out / FIGURES)
     CONSOLE.print(f"\nwritten to {out}", highlight=False)
 
 

@@ -14,6 +14,7 @@ from fairshot.benchmarks import load_stream
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
 from fairshot.cli.options import Device, Root, Seed, Set
 from fairshot.errors import UserError
+from fairshot.evaluation.run_folder import LOG, RECIPE
 from fairshot.evaluation.tuning import Trial, describe, pseudo_stream, tune
 from fairshot.files import write_atomically
 from fairshot.recipes import Recipe, load_recipe
@@ -48,7 +49,7 @@ def tune_command(
         raise UserError(f"--by: {by!r} was given; expected one of {', '.join(CRITERIA)}")
     points = _points(recipe, grid, set_, seed)
     first = points[0][1]
-    reporter = ConsoleReporter("tune", out / "log.txt")
+    reporter = ConsoleReporter("tune", out / LOG)
     stream = load_stream(first.benchmark.name, first.benchmark, root, reporter)
     pseudo = pseudo_stream(stream, novel, held_out, first.seed)
     fabric = choose_hardware(device)
@@ -61,7 +62,7 @@ def tune_command(
     best = max(trials, key=lambda trial: _value(trial, by))
     reporter.say(f"best by {by}: {describe(best)}")
     write_atomically(out / "trials.json", json.dumps([_as_dict(trial) for trial in trials]).encode())
-    write_atomically(out / "recipe.yaml", best.recipe.as_yaml().encode())
+    write_atomically(out / RECIPE, best.recipe.as_yaml().encode())
     CONSOLE.print(f"written to {out}", highlight=False)
 
 

@@ -14,6 +14,7 @@ import yaml
 from fairshot.errors import UserError
 from fairshot.evaluation.experiment import Place, run
 from fairshot.evaluation.grid import Cell
+from fairshot.evaluation.run_folder import LOG
 from fairshot.methods.own import load_own, own_sources
 from fairshot.progress import LogReporter
 from fairshot.recipes import check_recipe
@@ -116,7 +117,7 @@ def _run_there(task: Task) -> Ended:
         task.root,
         fresh=task.fresh,
         max_minutes=task.max_minutes,
-        reporter=LogReporter(task.out / "log.txt"),
+        reporter=LogReporter(task.out / LOG),
     )
     try:
         run(recipe, place)

@@ -24,7 +24,18 @@ from fairshot.benchmarks.folder import FILE_NAME as SPLIT_FILE
 from fairshot.benchmarks.folder import Split, load_folder, replay_folder
 from fairshot.benchmarks.stream import Stream
 from fairshot.errors import UserError
-from fairshot.evaluation.result import FILE_NAME, Environment, Result
+from fairshot.evaluation.result import Environment, Result
+from fairshot.evaluation.run_folder import (
+    CHECKPOINTS,
+    FEATURES,
+    FIGURES,
+    LOG,
+    MODEL,
+    RECIPE,
+    RESULT,
+    TRAINING,
+    TRAINING_COLUMNS,
+)
 from fairshot.evaluation.sessions import Outcome, run_sessions
 from fairshot.files import remove_partial, write_atomically
 from fairshot.methods import build
@@ -35,7 +46,6 @@ from fairshot.training.batches import seed_of
 from fairshot.training.hardware import describe_device
 from fairshot.training.loop import Row, Trainer
 
-MODEL_FILE = "model.safetensors"
 OWN_PICTURES = "folder"  # the benchmark name of recipes for own pictures
 
 
@@ -64,7 +74,7 @@ def run(recipe: Recipe, place: Place) -> Result | None:
     method = build_method(recipe, stream)  # before anything is written: it may refuse its settings
     with _claimed(recipe, place) if place.fabric.is_global_zero else nullcontext():
         place.fabric.barrier()  # the folder is in order before anybody reads it
-        if (place.out / FILE_NAME).is_file():
+        if (place.out / RESULT).is_file():
             place.reporter.say(f"{place.out} is finished already; --fresh runs it again")
             return Result.read(place.out) if place.fabric.is_global_zero else None
         if split is not None and place.fabric.is_global_zero:
@@ -100,7 +110,7 @@ def _run(recipe: Recipe, stream: Stream, method: Method[Any], place: Place) -> R
         views=recipe.views,
         size=recipe.model.size,
         seed=recipe.seed,
-        folder=place.out / "checkpoints",
+        folder=place.out / CHECKPOINTS,
         reporter=place.reporter,
         deadline=began + 60 * place.max_minutes,
     )
@@ -111,8 +121,8 @@ def _run(recipe: Recipe, stream: Stream, method: Method[Any], place: Place) -> R
     trained = time.monotonic()
     if not place.fabric.is_global_zero:
         return None
-    write_atomically(place.out / MODEL_FILE, save(_plain(method.tensors())))
-    write_atomically(place.out / "training.csv", _as_csv(trainer.history))
+    write_atomically(place.out / MODEL, save(_plain(method.tensors())))
+    write_atomically(place.out / TRAINING, _as_csv(trainer.history))
     outcome = run_sessions(method, stream, place.reporter)
     result = _result(recipe, stream, place, method, outcome)
     result.seconds = {
@@ -138,10 +148,10 @@ def _take_over(run: Path, recipe: Recipe, method: Method[Any], stream: Stream, f
     If the run decided otherwise, only its network is taken, and the classifiers of the base classes are made
     anew.
     """
-    path = run / MODEL_FILE
+    path = run / MODEL
     if not path.is_file():
-        raise UserError(f"{run} holds no {MODEL_FILE}: its base session is not finished, or it is not a run")
-    theirs = load_recipe(str(run / "recipe.yaml"))
+        raise UserError(f"{run} holds no {MODEL}: its base session is not finished, or it is not a run")
+    theirs = load_recipe(str(run / RECIPE))
     if theirs.training_part() != recipe.training_part():
         raise UserError(
             f"the base session of {run} comes from another recipe; only settings of the decision may differ"
@@ -191,7 +201,7 @@ def _claimed(recipe: Recipe, place: Place) -> Iterator[None]:
             if place.fresh:
                 _clear(place.out)
             remove_partial(place.out)
-            recorded = place.out / "recipe.yaml"
+            recorded = place.out / RECIPE
             if not recorded.is_file():
                 write_atomically(recorded, recipe.as_yaml().encode())
             elif not _holds(recorded, recipe):
@@ -216,17 +226,15 @@ def _holds(recorded: Path, recipe: Recipe) -> bool:
 
 def _clear(out: Path) -> None:
     """Remove what runs write, and nothing else that may lie in the folder."""
-    tensors = (MODEL_FILE, "features.safetensors")
-    for name in (FILE_NAME, SPLIT_FILE, "recipe.yaml", "training.csv", "log.txt", *tensors):
+    for name in (RESULT, SPLIT_FILE, RECIPE, TRAINING, LOG, MODEL, FEATURES):
         (out / name).unlink(missing_ok=True)
-    for name in ("checkpoints", "figures"):
+    for name in (CHECKPOINTS, FIGURES):
         shutil.rmtree(out / name, ignore_errors=True)
 
 
 def _as_csv(rows: list[Row]) -> bytes:
-    columns = ("step", "epoch", "loss", "learning_rate", "images_per_second")
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer = csv.DictWriter(text, TRAINING_COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue().encode()
@@ -237,7 +245,7 @@ def _write_features(outcome: Outcome, base_classes: int, out: Path) -> None:
     tensors = {name: value.half() for name, value in outcome.features.items()}
     tensors["labels"] = torch.from_numpy(outcome.labels)
     metadata = {"base_classes": str(base_classes)}
-    write_atomically(out / "features.safetensors", save(_plain(tensors), metadata=metadata))
+    write_atomically(out / FEATURES, save(_plain(tensors), metadata=metadata))
 
 
 def _plain(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

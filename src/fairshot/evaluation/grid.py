@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairshot.evaluation.result import FILE_NAME
+from fairshot.evaluation.run_folder import RECIPE, RESULT
 from fairshot.recipes import Recipe, load_recipe
 
 
@@ -28,7 +28,7 @@ class Cell:
     @property
     def finished(self) -> bool:
         """Whether this very recipe has left a result here."""
-        return (self.out / FILE_NAME).is_file() and _recorded(self.out) == self.recipe.as_yaml()
+        return (self.out / RESULT).is_file() and _recorded(self.out) == self.recipe.as_yaml()
 
 
 def plan(
@@ -62,5 +62,5 @@ def _folders(out: Path) -> list[Path]:
 
 def _recorded(folder: Path) -> str | None:
     """Return the recipe that a run folder was begun with."""
-    path = folder / "recipe.yaml"
+    path = folder / RECIPE
     return path.read_text(encoding="utf-8") if path.is_file() else None

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict
 from fairshot.benchmarks.pictures import Ints
 from fairshot.errors import UserError
 from fairshot.evaluation.metrics import Metrics, metrics_from_confusions
+from fairshot.evaluation.run_folder import RESULT
 from fairshot.files import write_atomically
 
-FILE_NAME = "result.json"
 RECORDED_PACKAGES = ("fairshot", "torch", "torchvision", "timm", "lightning-fabric", "scikit-learn", "numpy")
 
 
@@ -74,14 +74,14 @@ class Result(BaseModel):
 
     def write(self, folder: Path) -> None:
         """Write `result.json` into the folder of the run."""
-        write_atomically(folder / FILE_NAME, (self.model_dump_json(indent=None) + "\n").encode())
+        write_atomically(folder / RESULT, (self.model_dump_json(indent=None) + "\n").encode())
 
     @classmethod
     def read(cls, folder: Path) -> Result:
         """Read the result of a run from its folder."""
-        path = folder / FILE_NAME
+        path = folder / RESULT
         if not path.is_file():
-            raise UserError(f"{folder} holds no {FILE_NAME}: the run is not finished, or this is not a run")
+            raise UserError(f"{folder} holds no {RESULT}: the run is not finished, or this is not a run")
         try:
             return cls.model_validate_json(path.read_bytes())
         except ValueError as problem:

@@ -9,12 +9,12 @@ from safetensors.torch import load_file
 
 from fairshot.evaluation.diagnostics import base_occupancy, losses
 from fairshot.evaluation.result import Result
+from fairshot.evaluation.run_folder import FEATURES
 from fairshot.reporting.ablations import components_table, feature_tables
 from fairshot.reporting.export import to_markdown
 from fairshot.reporting.groups import group_results
 from fairshot.reporting.papertables import PaperTable
 from fairshot.reporting.published import published
-from fairshot.reporting.runs import FEATURES
 
 GREATEST_LOSSES = 10
 

@@ -13,12 +13,19 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError, safe_open
 
 from fairshot.errors import UserError
-from fairshot.evaluation.result import FILE_NAME, Result
+from fairshot.evaluation.result import Result
+from fairshot.evaluation.run_folder import (
+    CHECKPOINTS,
+    FEATURES,
+    LOG,
+    RECIPE,
+    RESULT,
+    TRAINING,
+    TRAINING_COLUMNS,
+)
 
-FEATURES = "features.safetensors"
-TRAINING = "training.csv"
 TRADE_OFF = "tradeoff.json"
-TRACES = (FILE_NAME, "recipe.yaml", "log.txt", "checkpoints", TRAINING)  # any of these makes a folder a run
+TRACES = (RESULT, RECIPE, LOG, CHECKPOINTS, TRAINING)  # any of these makes a folder a run
 
 Floats = NDArray[np.float32]
 
@@ -93,9 +100,7 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
         below = [child for child in sorted(path.iterdir()) if child.is_dir() and _is_run(child)]
         chosen = [path] if _is_run(path) else below
         if not chosen:
-            raise UserError(
-                f"{path} holds no run: neither {FILE_NAME} nor a recipe, here or one folder below"
-            )
+            raise UserError(f"{path} holds no run: neither {RESULT} nor a recipe, here or one folder below")
         found.update(dict.fromkeys(chosen))
     return list(found)
 
@@ -109,7 +114,7 @@ def read_run(folder: Path) -> Run:
         result = Result.read(folder)
     except UserError as problem:
         resume = "the run was interrupted; the same command with the same --out goes on where it stopped"
-        missing.append(str(problem) if (folder / FILE_NAME).is_file() else f"no {FILE_NAME}: {resume}")
+        missing.append(str(problem) if (folder / RESULT).is_file() else f"no {RESULT}: {resume}")
     try:
         _read_features(folder / FEATURES, only_look=True)
         features_file = folder / FEATURES
@@ -156,7 +161,5 @@ def _read_training(path: Path) -> dict[str, NDArray[np.float64]]:
         rows = list(csv.DictReader(file))
     if not rows:
         raise ValueError("it holds no line yet")
-    columns = [
-        name for name in rows[0] if name in ("step", "epoch", "loss", "learning_rate", "images_per_second")
-    ]
+    columns = [name for name in TRAINING_COLUMNS if name in rows[0]]
     return {name: np.array([float(row[name]) for row in rows]) for name in columns}

@@ -19,6 +19,7 @@ from fairshot.benchmarks.stream import LabelledPictures, Stream
 from fairshot.errors import UserError
 from fairshot.evaluation.experiment import OWN_PICTURES
 from fairshot.evaluation.result import Result
+from fairshot.evaluation.run_folder import MODEL, RECIPE
 from fairshot.methods import method_named
 from fairshot.methods.skeleton import Skeleton, SkeletonSettings
 from fairshot.methods.sss import SSS, SSSSettings
@@ -42,7 +43,7 @@ def found_on_run(run: str | Path, data: Path | None = None, reporter: Reporter =
     """
     run = Path(run)
     result = Result.read(run)
-    recipe = load_recipe(str(run / "recipe.yaml"))
+    recipe = load_recipe(str(run / RECIPE))
     method = _restored(run, recipe, len(result.sessions[0]))
     origin = {"run": str(run), "method": recipe.method_name, "benchmark": recipe.benchmark.name}
     try:
@@ -125,7 +126,7 @@ def _restored(run: Path, recipe: Recipe, base_classes: int) -> Supported:
         )
     if isinstance(recipe.method, SSSSettings) and recipe.method.mirror:
         raise UserError(f"{run} looks at mirror images too (method.mirror); a store does not")
-    path = run / "model.safetensors"
+    path = run / MODEL
     if not path.is_file():
         raise UserError(f"{path} is missing: the run kept no weights; run it again with --fresh")
     tensors = load_file(path)
