@@ -48,7 +48,7 @@ def tradeoff_command(
     ] = None,
     novel: Annotated[int, typer.Option(min=1, help="Base classes that play novel ones.")] = 20,
     held_out: Annotated[int, typer.Option(min=1, help="Training images a class that play test images.")] = 50,
-    draws: Annotated[int, typer.Option(min=1, help="Draws of sessions, shots and test images.")] = 5,
+    draws: Annotated[int, typer.Option(min=1, help="Draws of sessions, shots and test images.")] = 10,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     root: Annotated[Path | None, typer.Option(help="Folder in which benchmarks are looked for.")] = None,
 ) -> None:
