@@ -61,6 +61,23 @@ def test_a_folder_of_pictures_is_split_learnt_and_replayed(photos, tmp_path):
     assert "benchmark.shots: 3 was asked for, but the split that is used again has 5" in other.stderr
 
 
+def test_settings_and_gates_are_chosen_on_own_pictures_too(photos, tmp_path):
+    few = ["--novel", "1", "--held-out", "2"]
+    grid = ["--grid", "method.gamma=[0,0.2]"]
+    small = ["--set", "benchmark.base_classes=4", "--set", "benchmark.way=1", "--set", "benchmark.shots=3"]
+    tuned = fairshot(tmp_path, "tune", "folder/sss", "--data", "photos", *grid, *few, *small, *TINY)
+    assert tuned.process.exitcode == 0, tuned.stderr
+    assert len(json.loads((tmp_path / "runs" / "tuning" / "trials.json").read_text())) == 2
+    ran = fairshot(tmp_path, "run", "--data", "photos", "--out", "one", *small, *TINY)
+    assert ran.process.exitcode == 0, ran.stderr
+    blind = fairshot(tmp_path, "tradeoff", "one", *few, "--device", "cpu")
+    assert blind.process.exitcode == 2
+    assert "--data" in blind.stderr
+    drawn = fairshot(tmp_path, "tradeoff", "one", "--data", "photos", "--draws", "1", *few, "--device", "cpu")
+    assert drawn.process.exitcode == 0, drawn.stderr
+    assert json.loads((tmp_path / "one" / "tradeoff.json").read_text())["rules"]
+
+
 def test_a_folder_that_is_refused_leaves_nothing(photos, tmp_path):
     refused = fairshot(tmp_path, "run", "--data", "photos", "--set", "benchmark.shots=12", *TINY)
     assert refused.process.exitcode == 2

@@ -26,6 +26,10 @@ Root = Annotated[
         help="Folder in which benchmarks are looked for; if not given, FAIRSHOT_DATA or the platform's cache."
     ),
 ]
+Data = Annotated[
+    Path | None,
+    typer.Option(metavar="PHOTOS", help="Own pictures, PHOTOS/CLASS/*, instead of a benchmark."),
+]
 Base = Annotated[
     Path | None,
     typer.Option(metavar="RUN", help="Take the base session of a finished run instead of training."),

@@ -11,11 +11,11 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from fairshot.benchmarks import load_stream
 from fairshot.benchmarks.stream import Stream
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
+from fairshot.cli.options import Data, Device, Root
 from fairshot.errors import UserError
-from fairshot.evaluation.experiment import restore_method
+from fairshot.evaluation.experiment import Place, load_pictures, restore_method
 from fairshot.evaluation.pseudo import pseudo_courses
 from fairshot.evaluation.tradeoff import (
     BaseSession,
@@ -49,8 +49,9 @@ def tradeoff_command(
     novel: Annotated[int, typer.Option(min=1, help="Base classes that play novel ones.")] = 20,
     held_out: Annotated[int, typer.Option(min=1, help="Training images a class that play test images.")] = 50,
     draws: Annotated[int, typer.Option(min=1, help="Draws of sessions, shots and test images.")] = 10,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    root: Annotated[Path | None, typer.Option(help="Folder in which benchmarks are looked for.")] = None,
+    device: Device = "auto",
+    data: Data = None,
+    root: Root = None,
 ) -> None:
     """Draw the curve of every rule on the run's sessions, and the point chosen without looking at them.
 
@@ -66,7 +67,10 @@ def tradeoff_command(
     folder.mkdir(parents=True, exist_ok=True)
     reporter = ConsoleReporter("tradeoff", folder / "log.txt")
     reporter.say(this_command())
-    stream = load_stream(recipe.benchmark.name, recipe.benchmark, root, reporter)
+    split = run if data is not None else None
+    stream, _ = load_pictures(
+        recipe, Place(run, fabric, root=root, photos=data, split=split, reporter=reporter)
+    )
     cast = _pseudo_recipe(folder, recipe)
     small = pseudo_stream(stream, novel, held_out, cast.seed)
     trained, _ = train_on(cast, small, fabric, folder / "checkpoints", reporter)

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from fairshot.benchmarks import load_stream
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
-from fairshot.cli.options import Device, Root, Seed, Set
+from fairshot.cli.options import Data, Device, Root, Seed, Set
 from fairshot.errors import UserError
+from fairshot.evaluation.experiment import Place, load_pictures
 from fairshot.evaluation.run_folder import LOG, RECIPE
 from fairshot.evaluation.tuning import Trial, describe, pseudo_stream, tune
 from fairshot.files import write_atomically
@@ -42,6 +42,7 @@ def tune_command(
     out: Annotated[Path, typer.Option(help="Folder for the log, the trials and the best recipe.")] = Path(
         "runs/tuning"
     ),
+    data: Data = None,
     root: Root = None,
 ) -> None:
     """Try a grid of settings on pseudo-novel classes made of base training images alone."""
@@ -50,9 +51,9 @@ def tune_command(
     points = _points(recipe, grid, set_, seed)
     first = points[0][1]
     reporter = ConsoleReporter("tune", out / LOG)
-    stream = load_stream(first.benchmark.name, first.benchmark, root, reporter)
-    pseudo = pseudo_stream(stream, novel, held_out, first.seed)
     fabric = choose_hardware(device)
+    stream, _ = load_pictures(first, Place(out, fabric, root=root, photos=data, reporter=reporter))
+    pseudo = pseudo_stream(stream, novel, held_out, first.seed)
     reporter.say(this_command())
     reporter.say(
         f"{pseudo.base_classes} base and {novel} pseudo-novel classes, {held_out} held-out training images "

@@ -70,7 +70,7 @@ def run(recipe: Recipe, place: Place) -> Result | None:
 
     Of several processes the first writes and gets the result; the others only train, and get None.
     """
-    stream, split = _load(recipe, place)
+    stream, split = load_pictures(recipe, place)
     method = build_method(recipe, stream)  # before anything is written: it may refuse its settings
     with _claimed(recipe, place) if place.fabric.is_global_zero else nullcontext():
         place.fabric.barrier()  # the folder is in order before anybody reads it
@@ -84,7 +84,7 @@ def run(recipe: Recipe, place: Place) -> Result | None:
         return _run(recipe, stream, method, place)
 
 
-def _load(recipe: Recipe, place: Place) -> tuple[Stream, Split | None]:
+def load_pictures(recipe: Recipe, place: Place) -> tuple[Stream, Split | None]:
     """Load a benchmark; or own pictures, split as this run, or the one named, did before."""
     if place.photos is None:
         if recipe.benchmark.name == OWN_PICTURES:
