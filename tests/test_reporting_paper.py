@@ -122,6 +122,9 @@ def test_feature_tables_take_runs_without_self_optimizing_alone(groups):
     assert [row.label for row in averages.rows if row.ours] == ["sss: Ours"]
     assert len(overall.columns) == 9
     assert len(inc.columns) == 8
+    joined = make_result("sss", 0, "cifar100", CIFAR, recipe=switches("intra", "sr", way="pre"))
+    averages, *_ = feature_tables(group_results([joined]), published())
+    assert [row.label for row in averages.rows if row.ours] == ["sss: Pre"]
     resisting = make_result("sss", 0, "cifar100", CIFAR, recipe=switches("intra", "sr", "resistance"))
     assert not [r for t in feature_tables(group_results([resisting]), published()) for r in t.rows if r.ours]
 
@@ -141,7 +144,8 @@ def test_recipes_are_understood():
     assert backbone_of({"model": {}}) is None
     assert same_name("resnet18", "ResNet-18")
     assert not same_name("resnet18", "ResNet-18 (ImageNet weights)")
-    assert feature_way_of(switches("sr", features="pre"), {"pre", "post"}) == "pre"
+    assert feature_way_of(switches("sr", way="pre")) == "pre"
+    assert feature_way_of(switches("sr")) == "separately"
 
 
 def test_csv_holds_every_number_in_full(groups, rows):

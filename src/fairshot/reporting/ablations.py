@@ -100,7 +100,8 @@ def _way_without_self_optimizing(group: Group, ways: dict[str, str]) -> str | No
     parts = parts_of(group.results[0].method, group.results[0].recipe)
     if not parts or "sr" not in parts or parts & OPTIMIZING:
         return None
-    return feature_way_of(group.results[0].recipe, ways) or "separately"
+    way = feature_way_of(group.results[0].recipe)
+    return way if way in ways else None
 
 
 def _printed(groups: Sequence[Group]) -> bool:

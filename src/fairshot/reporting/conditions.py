@@ -13,7 +13,7 @@ from fairshot.evaluation.result import Result
 from fairshot.methods import methods
 from fairshot.methods.method import Method, MethodSettings
 from fairshot.reporting.groups import Group, group_results
-from fairshot.reporting.settings import backbone_of
+from fairshot.reporting.settings import backbone_of, section
 
 UNKNOWN = "?"  # in place of what this version does not know of a method
 
@@ -84,11 +84,10 @@ def conditions_table(results: Sequence[Result]) -> Table:
 def _conditions(group: Group) -> Conditions:
     result = group.results[0]
     kind = methods().get(result.method)
-    training = result.recipe.get("training", {})
     facts = kind.facts if kind else None
-    epochs, passes = str(training.get("epochs", UNKNOWN)), UNKNOWN
+    epochs, passes = str(section(result.recipe, "training").get("epochs", UNKNOWN)), UNKNOWN
     if kind is not None:
-        settings = _settings(kind, result.recipe.get("method"))
+        settings = _settings(kind, section(result.recipe, "method"))
         passes = str(kind.passes(settings))
         further = kind.further_epochs(settings)
         epochs += f" + {further}" if further else ""
@@ -105,11 +104,10 @@ def _conditions(group: Group) -> Conditions:
     )
 
 
-def _settings(kind: type[Method[Any]], section: Any) -> MethodSettings:
+def _settings(kind: type[Method[Any]], given: Mapping[str, Any]) -> MethodSettings:
     """Read the method's own settings; the defaults where the result is of another version."""
-    options = {k: v for k, v in section.items() if k != "name"} if isinstance(section, Mapping) else {}
     try:
-        return kind.Settings.model_validate(options)
+        return kind.Settings.model_validate({k: v for k, v in given.items() if k != "name"})
     except ValidationError:
         return kind.Settings()
 

@@ -80,8 +80,8 @@ class Group:
 
 
 def total_seconds(result: Result) -> float:
-    """Seconds of the whole run: its own total where it has one, else the sum of its parts."""
-    return result.seconds.get("total", sum(result.seconds.values()))
+    """Seconds of the whole run, all parts together."""
+    return sum(result.seconds.values())
 
 
 def group_results(results: Sequence[Result]) -> list[Group]:

@@ -10,6 +10,7 @@ from fairshot.evaluation.result import Result
 from fairshot.reporting.groups import Group, Spread, group_results, without_seed
 from fairshot.reporting.measures import BASE_INC, HARMONIC_AVG, INC_AVG, LAST, OVERALL_AVG
 from fairshot.reporting.papertables import PaperTable, Row, summary_source
+from fairshot.reporting.settings import section
 
 MEASURES = (OVERALL_AVG, LAST, INC_AVG, BASE_INC, HARMONIC_AVG)
 
@@ -50,14 +51,13 @@ def _over(groups: Sequence[Group], pick: Callable[[Metrics], float | None]) -> S
 
 
 def _order(result: Result) -> int | None:
-    order: int | None = result.recipe.get("benchmark", {}).get("class_order_seed")
+    order: int | None = section(result.recipe, "benchmark").get("class_order_seed")
     return order
 
 
 def _in_no_order(result: Result) -> Result:
-    benchmark = {
-        key: value for key, value in result.recipe.get("benchmark", {}).items() if key != "class_order_seed"
-    }
+    benchmark = dict(section(result.recipe, "benchmark"))
+    benchmark.pop("class_order_seed", None)
     return result.model_copy(update={"recipe": result.recipe | {"benchmark": benchmark}})
 
 

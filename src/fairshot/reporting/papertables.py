@@ -25,6 +25,8 @@ from fairshot.reporting.measures import (
 from fairshot.reporting.published import PublishedRow
 from fairshot.reporting.settings import backbone_of, same_name
 
+TRANSDUCTIVE = "transductive: unlabelled test images moved the classifiers"
+
 
 @dataclass(frozen=True)
 class Column:
@@ -236,9 +238,6 @@ def our_row(group: Group, sources: Sequence[Source], backbones: Sequence[str | N
         remarks.append(TRANSDUCTIVE)
     values = tuple(source.ours(group) for source in sources)
     return Row(group.label, values, group.label, remarks=tuple(remarks), seeds=len(group.results))
-
-
-TRANSDUCTIVE = "transductive: unlabelled test images moved the classifiers"
 
 
 def _published_remarks(row: PublishedRow, ours: Sequence[str | None], with_ratio: bool) -> tuple[str, ...]:

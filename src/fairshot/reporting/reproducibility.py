@@ -15,6 +15,7 @@ from fairshot.reporting.groups import Group, Spread, by_benchmark, group_results
 from fairshot.reporting.measures import LAST, OVERALL, OVERALL_AVG
 from fairshot.reporting.published import PublishedRow, published
 from fairshot.reporting.runs import find_runs, read_run
+from fairshot.reporting.settings import section
 
 PAGE = "REPRODUCIBILITY.md"
 REASONS = "verdicts.yaml"  # beside the runs, by hand: method -> why it does not reach what was published
@@ -101,8 +102,7 @@ def _read_reasons(path: Path, methods: set[str]) -> dict[str, str]:
 def _entry(group: Group, reasons: Mapping[str, str]) -> Entry:
     result = group.results[0]
     rows: list[PublishedRow] = []
-    section = result.recipe.get("benchmark")
-    if not isinstance(section, Mapping) or section.get("class_order_seed") is None:  # as all others have them
+    if section(result.recipe, "benchmark").get("class_order_seed") is None:  # as all others have them
         rows = published().of(result.method, group.benchmark, group.session_count)
     own = next((row for row in rows if row.own is not None), None)
     rerun = next((row for row in rows if row.source != row.own), None)

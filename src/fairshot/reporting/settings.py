@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fairshot.methods import methods
@@ -26,9 +26,15 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield f"{prefix}{key}", value
 
 
+def section(recipe: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return a section of a recipe; an empty one where a result of another version has none."""
+    found = recipe.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
 def backbone_of(recipe: Mapping[str, Any]) -> str | None:
-    """Find the name of the backbone, wherever the recipe keeps it."""
-    return next((str(v) for k, v in flat(recipe) if re.search(r"(^|\.)backbone(\.name)?$", k)), None)
+    """Find the name of the backbone."""
+    return section(recipe, "model").get("backbone")
 
 
 def same_name(one: str, other: str) -> bool:
@@ -41,15 +47,15 @@ def parts_of(method: str, recipe: Mapping[str, Any]) -> frozenset[str] | None:
     kind = methods().get(method)
     if kind is not None and kind.facts.baseline:
         return frozenset()
-    switches = {key.rpartition(".")[2]: value for key, value in flat(recipe)}
+    switches = section(recipe, "method")
     if not PARTS.keys() <= switches.keys():
         return None
     return frozenset(part for part in PARTS if switches[part])
 
 
-def feature_way_of(recipe: Mapping[str, Any], ways: Collection[str]) -> str | None:
-    """Find the way in which the run combined the two kinds of features, if it names one of the known ways."""
-    return next((v for _, v in flat(recipe) if isinstance(v, str) and v in ways), None)
+def feature_way_of(recipe: Mapping[str, Any]) -> str:
+    """Find the way in which a run of SSS combined the two kinds of features."""
+    return str(section(recipe, "method").get("way", "separately"))
 
 
 def _letters(name: str) -> str:
