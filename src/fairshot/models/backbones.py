@@ -148,12 +148,11 @@ class _TripleBlock(nn.Module):
         )
 
 
+# Of 0.3, 0.27 and 12.4 million parameters, built here because timm has none of them.
 SMALL: dict[str, Callable[[int], Backbone]] = {
-    "tiny": lambda channels: SmallResNet(
-        channels, (32, 64, 128), blocks=1, stem_stride=2
-    ),  # 0.3 M parameters
-    "resnet20": lambda channels: SmallResNet(channels, (16, 32, 64), blocks=3, stem_stride=1),  # 0.27 M
-    "resnet12": ResNet12,  # 12.4 M
+    "tiny": lambda channels: SmallResNet(channels, (32, 64, 128), blocks=1, stem_stride=2),
+    "resnet20": lambda channels: SmallResNet(channels, (16, 32, 64), blocks=3, stem_stride=1),
+    "resnet12": ResNet12,
 }
 
 

@@ -28,6 +28,7 @@ CANVAS = (
 SHOWN_EVENTS = 50
 MOST_CHOICES = 1000  # classes to pick from a list
 FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
+SOURCES: Any = ["upload", "webcam", "clipboard"]  # of photos
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 
 
@@ -159,21 +160,19 @@ class _Page:
         return drawings
 
     def _photos(self) -> gr.Gallery:
-        sources: Any = ["upload", "webcam", "clipboard"]
         return gr.Gallery(
             label="Photos, about five",
             columns=5,
             interactive=True,
             type="filepath",
-            sources=sources,
+            sources=SOURCES,
             elem_id="photos",
             buttons=[],
         )
 
     def _photo(self, label: str, elem_id: str) -> gr.Image:
-        sources: Any = ["upload", "webcam", "clipboard"]
         return gr.Image(
-            label=label, type="filepath", sources=sources, height=380, buttons=[], elem_id=elem_id
+            label=label, type="filepath", sources=SOURCES, height=380, buttons=[], elem_id=elem_id
         )
 
     # Actions
@@ -193,10 +192,10 @@ class _Page:
         return await _or_reason(lambda: self._lesson(name, photos, True))
 
     async def _teach(self, name: str, photos: Any) -> tuple[str, Any, Any]:
-        shown = await _or_reason(lambda: self._lesson(name, photos, False))
-        if shown.startswith('<div class="fs-warning">'):
-            return shown, gr.skip(), gr.skip()
-        return shown, "", None
+        try:
+            return await self._lesson(name, photos, False), "", None
+        except (UserError, Refused) as problem:  # what was typed and shown stays, to be mended
+            return views.notice_view(str(problem), problem=True), gr.skip(), gr.skip()
 
     async def _lesson(self, name: str, photos: Any, dry_run: bool) -> str:
         files = [Path(photo[0]).read_bytes() for photo in photos or []]
@@ -255,10 +254,8 @@ async def _or_reason(action: Callable[[], Awaitable[str]]) -> str:
     """Do something that returns what to show, or show why it was not done."""
     try:
         return await action()
-    except UserError as problem:
+    except (UserError, Refused) as problem:
         return views.notice_view(str(problem), problem=True)
-    except Refused as refused:
-        return views.notice_view(refused.reason, problem=True)
 
 
 def _drawing(canvas: Any) -> bytes | None:

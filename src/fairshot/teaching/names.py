@@ -9,15 +9,8 @@ from fairshot.errors import UserError
 
 UNKNOWN = "unknown"  # what is answered in place of a class
 LONGEST = 100
-INVISIBLE = (
-    "Cc",
-    "Cf",
-    "Cs",
-    "Co",
-    "Cn",
-    "Zl",
-    "Zp",
-)  # Unicode categories, among them reversals of direction
+# Unicode categories; among "Cf" are reversals of direction.
+INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 JOINERS = ("\u200c", "\u200d")  # part of the spelling of some languages and emoji
 
 

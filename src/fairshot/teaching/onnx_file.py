@@ -70,9 +70,9 @@ def export_onnx(store: Store, path: str | Path) -> Checked:
     """Write the model, after onnxruntime has given the same scores as torch."""
     path = Path(path)
     try:
-        import onnx
-        import onnxruntime
-        import onnxscript  # noqa: F401 - torch needs it to export
+        import onnx  # noqa: F401 - all three are needed below; torch needs the last to export
+        import onnxruntime  # noqa: F401
+        import onnxscript  # noqa: F401
     except ImportError as problem:
         raise UserError(
             f"ONNX needs more packages: pip install 'fairshot[export]' ({problem.name})"
@@ -85,28 +85,8 @@ def export_onnx(store: Store, path: str | Path) -> Checked:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as place:
         partial = Path(place) / "model.onnx"
-        with _quietly():
-            torch.onnx.export(
-                model,
-                (images[:2],),
-                partial,
-                input_names=["image"],
-                output_names=["scores", "confidence", "familiarity"],
-                dynamic_shapes={"images": {0: torch.export.Dim("batch", min=1)}},
-                external_data=False,
-                dynamo=True,
-                verbose=False,
-            )
-        written = onnx.load(partial)
-        onnx.helper.set_model_props(written, _properties(store, snapshot))
-        onnx.save(written, partial)
-        session = onnxruntime.InferenceSession(partial, providers=["CPUExecutionProvider"])
-        found = session.run(None, {"image": images.numpy()})
-        with torch.inference_mode():
-            expected = model(images)
-        difference, *unsure = (
-            float(np.abs(a - b.numpy()).max()) for a, b in zip(found, expected, strict=True)
-        )
+        _write(model, images[:2], _properties(store, snapshot), partial)
+        difference, *unsure = _differences(model, images, partial)
         if not (difference <= TOLERANCE and max(unsure) <= 100 * TOLERANCE):
             raise UserError(
                 f"{path} was not written: onnxruntime and torch differ by {difference:.1e} in a score "
@@ -114,6 +94,38 @@ def export_onnx(store: Store, path: str | Path) -> Checked:
             )
         os.replace(partial, path)
     return Checked(len(snapshot.entries), len(images), difference)
+
+
+def _write(model: Answering, images: Tensor, properties: dict[str, str], path: Path) -> None:
+    """Write the model as torch exports it for such images, any number of them, with its properties."""
+    import onnx
+
+    with _quietly():
+        torch.onnx.export(
+            model,
+            (images,),
+            path,
+            input_names=["image"],
+            output_names=["scores", "confidence", "familiarity"],
+            dynamic_shapes={"images": {0: torch.export.Dim("batch", min=1)}},
+            external_data=False,
+            dynamo=True,
+            verbose=False,
+        )
+    written = onnx.load(path)
+    onnx.helper.set_model_props(written, properties)
+    onnx.save(written, path)
+
+
+def _differences(model: Answering, images: Tensor, path: Path) -> list[float]:
+    """Return, for each output, how far onnxruntime is from torch at most."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    found = session.run(None, {"image": images.numpy()})
+    with torch.inference_mode():
+        expected = model(images)
+    return [float(np.abs(a - b.numpy()).max()) for a, b in zip(found, expected, strict=True)]
 
 
 def _properties(store: Store, snapshot: Snapshot) -> dict[str, str]:

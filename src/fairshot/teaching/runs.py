@@ -103,6 +103,21 @@ def _stream(run: Path, recipe: Recipe, data: Path | None, reporter: Reporter) ->
 
 def _restored(run: Path, recipe: Recipe, base_classes: int) -> Supported:
     """Return the method of a run as the base session left it."""
+    _refuse_other_rules(run, recipe)
+    path = run / MODEL
+    if not path.is_file():
+        raise UserError(f"{path} is missing: the run kept no weights; run it again with --fresh")
+    tensors = load_file(path)
+    model = recipe.model.model_copy(update={"pretrained": False})
+    kind = method_named(recipe.method_name)
+    method = kind(recipe.method, model, tensors["embedder.mean"].shape[1], base_classes)
+    method.restore(tensors)
+    assert isinstance(method, SSS | Skeleton)
+    return method
+
+
+def _refuse_other_rules(run: Path, recipe: Recipe) -> None:
+    """Refuse a run that answers otherwise than a store does."""
     kind = method_named(recipe.method_name)
     nearest_mean = (
         issubclass(kind, Skeleton)
@@ -126,14 +141,6 @@ def _restored(run: Path, recipe: Recipe, base_classes: int) -> Supported:
         )
     if isinstance(recipe.method, SSSSettings) and recipe.method.mirror:
         raise UserError(f"{run} looks at mirror images too (method.mirror); a store does not")
-    path = run / MODEL
-    if not path.is_file():
-        raise UserError(f"{path} is missing: the run kept no weights; run it again with --fresh")
-    tensors = load_file(path)
-    model = recipe.model.model_copy(update={"pretrained": False})
-    method = kind(recipe.method, model, tensors["embedder.mean"].shape[1], base_classes)
-    method.restore(tensors)
-    return method  # type: ignore[return-value]
 
 
 def _samples(stream: Stream, network: Network) -> dict[int, Pictures]:

@@ -118,9 +118,7 @@ class _Streamed:
     def __init__(self, pictures: Pictures, batches: Batches, device: torch.device) -> None:
         self.stored, self.batches, self.device = pictures, batches, device
         largest = int(pictures.sizes.prod(axis=1).max()) * pictures.channels
-        self.room = largest * len(
-            batches.slots
-        )  # of equal length every step: the compiled step sees one shape
+        self.room = largest * len(batches.slots)  # every step: the compiled one sees one shape
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="pictures")
         self.ahead: dict[int, Future[DevicePictures]] = {}
 
