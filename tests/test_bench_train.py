@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from fairshot.bench.train import _images_per_source, _objective, measure_training
+from fairshot.bench.train import base_objective, images_per_source, measure_training
 from fairshot.recipes import load_recipe
 from fairshot.training.hardware import choose_hardware
 
@@ -21,8 +21,8 @@ SMALL = ["training.batch=8", "model.size=8", "method.sr_width=16"]
     ],
 )
 def test_counts_what_the_network_sees_of_a_source_image(changes, images):
-    objective = _objective(load_recipe("doodles/sss", [*SMALL, *changes]), 3, 1)
-    assert _images_per_source(objective) == images
+    objective = base_objective(load_recipe("doodles/sss", [*SMALL, *changes]), 3, 1)
+    assert images_per_source(objective) == images
 
 
 def test_a_small_measurement_has_every_number():

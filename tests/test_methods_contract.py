@@ -16,7 +16,7 @@ from fairshot.progress import SILENT
 from fairshot.recipes import load_recipe, recipe_names
 from fairshot.training.batches import Batches
 from fairshot.training.hardware import choose_hardware
-from fairshot.training.loop import TrainingSettings, TrainingStopped, _Step
+from fairshot.training.loop import Step, TrainingSettings, TrainingStopped
 from fairshot.training.views import NOISE_COLUMNS
 from toys import MODEL, SMALL, VIEWS, after_base, fit_toy, toy_method, toy_stream
 
@@ -185,7 +185,7 @@ def test_its_objective_compiles_as_one_graph(name):
             batches = Batches(data, *shape, 0, torch.device("cpu"), order=objective.order)
             pictures, labels, noise = batches[0]
             step = torch.compile(
-                _Step(objective, VIEWS, batches.channels), backend="eager", fullgraph=True, dynamic=False
+                Step(objective, VIEWS, batches.channels), backend="eager", fullgraph=True, dynamic=False
             )
             before = {key: value.clone() for key, value in objective.named_buffers()}
             loss = step(pictures.buffer, pictures.offsets, pictures.sizes, labels, noise, MODEL.size)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,14 +16,17 @@ from torch.utils.data import DataLoader, Dataset
 from torch.utils.flop_counter import FlopCounterMode
 from torchvision import transforms
 
-from fairshot.benchmarks.pictures import Bytes, Pictures
+from fairshot.benchmarks.pictures import Bytes, Ints, Pictures
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.methods import build
+from fairshot.models.embedder import Embedder
 from fairshot.progress import SILENT, Reporter
 from fairshot.recipes import Recipe
 from fairshot.training.hardware import synchronise
 from fairshot.training.loop import Objective, Trainer
 from fairshot.training.views import ViewSettings
+
+Batch = tuple[Tensor, Tensor, Tensor]  # two views of some pictures, and their labels
 
 
 @dataclass(frozen=True)
@@ -72,17 +75,17 @@ def matrix_rate(fabric: Fabric) -> float:
     return 10 * 2 * side**3 / (time.perf_counter() - began)
 
 
-def _objective(recipe: Recipe, classes: int, channels: int) -> Objective:
+def base_objective(recipe: Recipe, classes: int, channels: int) -> Objective:
+    """Build what a recipe trains in its base session, untrained."""
     torch.manual_seed(0)
     future = classes // 2 + 1  # as many as most benchmarks have; only few methods ask
     method = build(recipe.method_name, recipe.method, recipe.model, channels, classes, classes + future)
     return method.objective()
 
 
-def _images_per_source(objective: Objective) -> int:
+def images_per_source(objective: Objective) -> int:
     """How many images the network sees for each source image: views, fusions and flips."""
-    embedder: Any = objective.embedder
-    first = next(module for module in embedder.modules() if isinstance(module, nn.Conv2d))
+    first = next(module for module in _embedder(objective).modules() if isinstance(module, nn.Conv2d))
     seen: list[int] = []
     hook = first.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
     _one_step(objective, 4)
@@ -90,8 +93,14 @@ def _images_per_source(objective: Objective) -> int:
     return sum(seen) // 4
 
 
+def _embedder(objective: Objective) -> Embedder:
+    found = objective.embedder
+    assert isinstance(found, Embedder)  # every method trains one
+    return found
+
+
 def _one_step(objective: Objective, batch: int) -> None:
-    embedder: Any = objective.embedder
+    embedder = _embedder(objective)
     rows, size = batch + objective.halo, embedder.settings.size
     sizes = [objective.view_size(index, size) for index in range(objective.views)]
     views = [torch.rand(rows, embedder.channels, side, side) for side in sizes]
@@ -100,18 +109,18 @@ def _one_step(objective: Objective, batch: int) -> None:
 
 def _flops_per_image(recipe: Recipe, classes: int, channels: int) -> float:
     """Count the operations of forward and backward for one image of the network."""
-    objective = _objective(recipe, classes, channels)
+    objective = base_objective(recipe, classes, channels)
     with FlopCounterMode(display=False) as counter:
         _one_step(objective, 4)
-    return float(counter.get_total_flops()) / (4 * _images_per_source(objective))
+    return float(counter.get_total_flops()) / (4 * images_per_source(objective))
 
 
 def _engine(
     recipe: Recipe, fabric: Fabric, classes: int, data: LabelledPictures, reporter: Reporter
 ) -> Speed:
     _forget_peak(fabric)
-    objective = _objective(recipe, classes, data.pictures.channels)
-    images = _images_per_source(objective)
+    objective = base_objective(recipe, classes, data.pictures.channels)
+    images = images_per_source(objective)
     settings = recipe.training.model_copy(update={"epochs": 3, "low_size": None})
     trainer = Trainer(fabric, settings, recipe.views, recipe.model.size, 0, reporter=reporter)
     trainer.train(objective, data)
@@ -121,10 +130,10 @@ def _engine(
     )
 
 
-class _PlainDataset(Dataset[tuple[Tensor, Tensor, int]]):
+class _PlainDataset(Dataset[Batch]):
     """Two random views of each picture through PIL, one picture at a time."""
 
-    def __init__(self, array: Bytes, labels: Any, views: ViewSettings, size: int) -> None:
+    def __init__(self, array: Bytes, labels: Ints, views: ViewSettings, size: int) -> None:
         self.array, self.labels = array, labels
         strengths = (views.brightness, views.contrast, views.saturation, views.hue)
         self.transform = transforms.Compose(
@@ -140,9 +149,9 @@ class _PlainDataset(Dataset[tuple[Tensor, Tensor, int]]):
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, index: int) -> tuple[Tensor, Tensor, int]:
+    def __getitem__(self, index: int) -> Batch:
         picture = Image.fromarray(self.array[index].squeeze())
-        return self.transform(picture), self.transform(picture), int(self.labels[index])
+        return self.transform(picture), self.transform(picture), torch.tensor(self.labels[index])
 
 
 def _plain(
@@ -150,14 +159,14 @@ def _plain(
     fabric: Fabric,
     classes: int,
     array: Bytes,
-    labels: Any,
+    labels: Ints,
     steps: int,
     reporter: Reporter,
 ) -> Speed:
     """Train as most public code does: DataLoader workers, float32, no compilation."""
     _forget_peak(fabric)
-    objective = _objective(recipe, classes, array.shape[3])
-    images = _images_per_source(objective)
+    objective = base_objective(recipe, classes, array.shape[3])
+    images = images_per_source(objective)
     objective.to(fabric.device)
     workers = min(8, os.cpu_count() or 1)
     dataset = _PlainDataset(array, labels, recipe.views, recipe.model.size)
@@ -173,7 +182,7 @@ def _plain(
 
 
 def _plain_steps(
-    objective: Objective, loader: DataLoader[Any], fabric: Fabric, warm: int, steps: int, reporter: Reporter
+    objective: Objective, loader: DataLoader[Batch], fabric: Fabric, warm: int, steps: int, reporter: Reporter
 ) -> float:
     """Take some steps to warm up, then others; return the seconds of these."""
     optimiser = torch.optim.SGD(objective.parameters(), lr=0.01, momentum=0.9)
@@ -194,7 +203,7 @@ def _plain_steps(
     return time.perf_counter() - began
 
 
-def _endless(loader: DataLoader[Any]) -> Any:
+def _endless(loader: DataLoader[Batch]) -> Iterator[Batch]:
     while True:
         yield from loader
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from fairshot.benchmarks.pictures import Ints
 from fairshot.benchmarks.stream import Stream, relabelled
 from fairshot.evaluation.tradeoff import BaseSession, Course, Embedded, EmbeddedSession, embed
 from fairshot.evaluation.tuning import cast_roles, pseudo_stream, way_and_shots
@@ -43,7 +45,7 @@ def pseudo_courses(
 
 def _session(
     pool: Embedded,
-    group: np.ndarray[Any, Any],
+    group: Ints,
     shots: int,
     held_out: int,
     first: int,
@@ -58,9 +60,9 @@ def _session(
         test.append(images[shots : shots + held_out])
     ids = np.arange(first, first + len(group))
 
-    def taken(parts: list[np.ndarray[Any, Any]]) -> Embedded:
+    def taken(parts: list[Ints]) -> Embedded:
         rows = torch.from_numpy(np.concatenate(parts)).to(pool.labels.device)
         fresh = torch.from_numpy(np.repeat(ids, [len(part) for part in parts])).to(rows.device)
-        return Embedded(pool.g[rows], pool.g_tilde[rows], fresh)
+        return replace(pool.take(rows), labels=fresh)
 
     return EmbeddedSession(taken(train), taken(test))

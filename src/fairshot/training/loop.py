@@ -158,7 +158,7 @@ class Trainer:
         return bool(cast(Tensor, self.fabric.all_reduce(flag, reduce_op="sum")) > 0)
 
 
-class _Step(nn.Module):
+class Step(nn.Module):
     """Random views, then the objective: the part of a step that is compiled on a GPU."""
 
     def __init__(self, objective: Objective, views: ViewSettings, channels: int) -> None:
@@ -171,6 +171,7 @@ class _Step(nn.Module):
     def forward(
         self, buffer: Tensor, offsets: Tensor, sizes: Tensor, labels: Tensor, noise: Tensor, size: int
     ) -> Tensor:
+        """Return the loss on views of that size; pictures come in parts, as graphs take tensors alone."""
         pictures = DevicePictures(buffer, offsets, sizes, self.channels)
         noise = noise.to(self.dtype) / NOISE_RANGE
         views = []
@@ -205,7 +206,7 @@ class _Run:
             weight_decay=settings.weight_decay,
             fused=True,
         )
-        step = _Step(objective, trainer.views, batches.channels)
+        step = Step(objective, trainer.views, batches.channels)
         self.module, self.optimiser = fabric.setup(_compiled(step, fabric), self.sgd)
         self.floats = {k: v for k, v in objective.state_dict().items() if v.is_floating_point()}
         self.average = {k: v.clone() for k, v in self.floats.items()} if settings.average_decay else {}
