@@ -18,6 +18,7 @@ from fairshot.errors import UserError
 from fairshot.methods.dual import Dual, DualSettings
 from fairshot.methods.method import Facts, split_known
 from fairshot.models.embedder import Features
+from fairshot.settings import Share
 
 GATE, MEMORY = "gate.", "calibration."  # before the names of their tensors
 
@@ -34,8 +35,8 @@ class SSSSettings(DualSettings):
     own_share: float = Field(0.0, ge=0, lt=1)  # of a class's own covariance in whitening
     # Self-optimizing classifiers (section 3.3)
     gamma: float = Field(0.2, ge=0)
-    alpha_base: float = Field(0.1, ge=0, le=1)
-    alpha_novel: float = Field(0.6, ge=0, le=1)
+    alpha_base: Share = 0.1
+    alpha_novel: Share = 0.6
     bounded: bool = False  # Calibration that no stream of unlabelled pictures leads astray
     drift: float = Field(0.2, ge=0)  # farthest it moves a class, as a share of the way to the nearest other
 

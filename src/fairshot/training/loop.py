@@ -19,7 +19,7 @@ from fairshot.benchmarks.pictures import Ints
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.models.pixels import DevicePictures
 from fairshot.progress import SILENT, Reporter
-from fairshot.settings import Settings
+from fairshot.settings import Settings, Share
 from fairshot.training.batches import NOISE_RANGE, Batches, shuffled
 from fairshot.training.checkpoints import Checkpoint, Checkpoints
 from fairshot.training.hardware import share_batch_norms, synchronise
@@ -44,7 +44,7 @@ class TrainingSettings(Settings):
     weight_decay: float = Field(5e-4, ge=0)
     average_decay: float | None = Field(None, gt=0, lt=1)  # of an exponential average of the weights
     low_size: int | None = Field(None, ge=8)  # pixels a side of the views in the first epochs
-    low_share: float = Field(0.5, ge=0, le=1)  # of the epochs have views of `low_size`
+    low_share: Share = 0.5  # of the epochs have views of `low_size`
 
 
 class Objective(nn.Module):

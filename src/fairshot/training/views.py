@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fairshot.models.pixels import DevicePictures, cut
-from fairshot.settings import PositiveRange, Settings
+from fairshot.settings import PositiveRange, Settings, Share
 
 CROP_TRIES = 10  # torchvision draws so many crops before it falls back to the centre
 GREY = (0.2989, 0.587, 0.114)
@@ -25,14 +25,14 @@ class ViewSettings(Settings):
 
     crop_area: PositiveRange = (0.2, 1.0)  # share of the picture; above 1 the view reaches beyond it
     crop_ratio: PositiveRange = (3 / 4, 4 / 3)
-    horizontal_flip: float = Field(0.5, ge=0, le=1)
+    horizontal_flip: Share = 0.5
     rotation: float = Field(0.0, ge=0, le=180)  # degrees to either side
-    jitter: float = Field(0.8, ge=0, le=1)  # probability that colours are jittered at all
-    brightness: float = Field(0.4, ge=0, le=1)
-    contrast: float = Field(0.4, ge=0, le=1)
-    saturation: float = Field(0.4, ge=0, le=1)
+    jitter: Share = 0.8  # probability that colours are jittered at all
+    brightness: Share = 0.4
+    contrast: Share = 0.4
+    saturation: Share = 0.4
     hue: float = Field(0.0, ge=0, le=0.5)
-    greyscale: float = Field(0.0, ge=0, le=1)
+    greyscale: Share = 0.0
 
 
 def random_view(pictures: DevicePictures, noise: Tensor, settings: ViewSettings, size: int) -> Tensor:
