@@ -257,7 +257,7 @@ def test_tsne_is_seeded_and_shows_base_and_five_novel_classes(panels):
 def test_shown_images_are_at_most_so_many():
     labels = np.repeat(np.arange(100), 100)
     features = Features(np.ones((10000, 2), np.float32), labels, 60)
-    chosen = featurefigures.shown_images(features, 1500)
+    chosen = featurefigures.shown_images(features)
     assert len(chosen) <= 1500
     assert len(set(labels[chosen])) == 65
     assert {len(chosen[labels[chosen] == label]) for label in set(labels[chosen])} == {23}

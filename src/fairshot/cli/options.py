@@ -28,7 +28,7 @@ Root = Annotated[
 ]
 Data = Annotated[
     Path | None,
-    typer.Option(metavar="PHOTOS", help="Own pictures, PHOTOS/CLASS/*, instead of a benchmark."),
+    typer.Option(metavar="PHOTOS", help="Own pictures instead of a benchmark: PHOTOS/<class>/*.jpg"),
 ]
 Base = Annotated[
     Path | None,

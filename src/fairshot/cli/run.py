@@ -12,7 +12,7 @@ from rich.table import Table
 
 from fairshot import benchmarks
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
-from fairshot.cli.options import Base, Device, Fresh, Minutes, Root, Seed, Set
+from fairshot.cli.options import Base, Data, Device, Fresh, Minutes, Root, Seed, Set
 from fairshot.errors import UserError
 from fairshot.evaluation.experiment import Place, run
 from fairshot.evaluation.result import Result
@@ -29,10 +29,6 @@ Machines = Annotated[
 ]
 Out = Annotated[
     Path | None, typer.Option(help="Folder of the run; runs/<benchmark>-<method>-seed<seed> if not given.")
-]
-Data = Annotated[
-    Path | None,
-    typer.Option(metavar="PHOTOS", help="Own pictures instead of a benchmark: PHOTOS/<class>/*.jpg"),
 ]
 Split = Annotated[
     Path | None,

@@ -118,8 +118,9 @@ def _shortcut(inputs: int, width: int, stride: int) -> nn.Module | None:
 class ResNet12(nn.Module):
     """The residual network of the few-shot literature: four blocks, each then halved."""
 
-    def __init__(self, channels: int, widths: tuple[int, ...] = (64, 160, 320, 640)) -> None:
+    def __init__(self, channels: int) -> None:
         super().__init__()
+        widths = (64, 160, 320, 640)
         inputs = (channels, *widths[:-1])
         self.blocks = nn.Sequential(*(_TripleBlock(a, b) for a, b in zip(inputs, widths, strict=True)))
         self.num_features = widths[-1]

@@ -97,12 +97,11 @@ class Embedder(nn.Module):
         self,
         pictures: Pictures,
         flips: Sequence[bool] = (False,),
-        batch: int | None = None,
         reporter: Reporter = SILENT,
     ) -> Features:
         """Embed pictures under the test view, once per entry of `flips` (True: vertically flipped)."""
         return self.embed_transformed(
-            pictures, [upside_down if flip else unchanged for flip in flips], batch, reporter
+            pictures, [upside_down if flip else unchanged for flip in flips], reporter
         )
 
     @torch.inference_mode()
@@ -110,12 +109,11 @@ class Embedder(nn.Module):
         self,
         pictures: Pictures,
         transforms: Sequence[Transform],
-        batch: int | None = None,
         reporter: Reporter = SILENT,
     ) -> Features:
         """Embed pictures under the test view, once per transform of it."""
         self.eval()
-        batch = batch or max(1, PIXELS_AT_ONCE[self.device.type] // self.settings.size**2)
+        batch = max(1, PIXELS_AT_ONCE[self.device.type] // self.settings.size**2)
         parts: dict[str, list[Tensor]] = {"g": [], "g_tilde": []}
         with reporter.track("embedding", len(pictures)) as advance:
             for start in range(0, len(pictures), batch):

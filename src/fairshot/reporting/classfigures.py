@@ -16,6 +16,7 @@ from fairshot.reporting.style import BASE_COLOUR, INK, MUTED, NOVEL_COLOUR, hous
 
 Floats = NDArray[np.float64]
 NAMED_CLASSES = 75  # more class names than these do not fit under bars
+EXTREMES = 4  # classes that a caption names on either side
 
 
 def shares(group: Group, t: int) -> Floats:
@@ -153,12 +154,13 @@ def class_bars(group: Group, points: Floats, title: str) -> Figure:
         return figure
 
 
-def extremes(group: Group, points: Floats, many: int = 4) -> tuple[list[str], list[str]]:
-    """Names of the classes that gained and lost most, with their points."""
+def extremes(group: Group, points: Floats) -> tuple[list[str], list[str]]:
+    """Names of the few classes that gained and lost most, with their points."""
     order = np.argsort(points, kind="stable")
     named = [f"{group.results[0].class_names[i]} ({points[i]:+.0f})" for i in order]
     gained = [name for i, name in zip(order[::-1], named[::-1], strict=True) if points[i] > 0]
-    return gained[:many], [name for i, name in zip(order, named, strict=True) if points[i] < 0][:many]
+    lost = [name for i, name in zip(order, named, strict=True) if points[i] < 0]
+    return gained[:EXTREMES], lost[:EXTREMES]
 
 
 def _sorted(points: Floats, start: int, stop: int) -> NDArray[np.int64]:

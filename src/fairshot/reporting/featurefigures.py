@@ -53,20 +53,20 @@ def normalised(features: Floats) -> Floats:
     return scaled
 
 
-def shown_images(features: Features, most: int = SHOWN_IMAGES) -> NDArray[np.int64]:
+def shown_images(features: Features) -> NDArray[np.int64]:
     """Images of all base classes and of five novel classes spread over the sessions, as many of each."""
     novel = np.unique(features.labels[~features.is_base])
     picked = novel[np.linspace(0, len(novel) - 1, min(SHOWN_NOVEL_CLASSES, len(novel))).round().astype(int)]
     classes = [*np.unique(features.labels[features.is_base]), *picked]
-    many = max(1, most // max(1, len(classes)))
+    many = max(1, SHOWN_IMAGES // max(1, len(classes)))
     return np.concatenate([np.flatnonzero(features.labels == label)[:many] for label in classes])
 
 
-def embed_on_plane(vectors: Floats, seed: int = 0) -> Floats:
+def embed_on_plane(vectors: Floats) -> Floats:
     """Place the vectors on a plane by t-SNE, the same way each time."""
     perplexity = min(30.0, (len(vectors) - 1) / 3)
     plane: Floats = TSNE(
-        perplexity=perplexity, init="pca", random_state=seed, max_iter=600, n_jobs=1
+        perplexity=perplexity, init="pca", random_state=0, max_iter=600, n_jobs=1
     ).fit_transform(vectors)
     return plane
 

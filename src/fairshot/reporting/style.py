@@ -172,10 +172,10 @@ def render(figure: Figure, kinds: Sequence[str]) -> dict[str, bytes]:
     return files
 
 
-def save(figure: Figure, folder: Path, name: str, kinds: Sequence[str] = ("png", "svg")) -> list[Path]:
-    """Write the figure in each format."""
+def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """Write the figure to look at (PNG) and to keep (SVG)."""
     paths = []
-    for kind, content in render(figure, kinds).items():
+    for kind, content in render(figure, ("png", "svg")).items():
         paths.append(folder / f"{name}.{kind}")
         write_atomically(paths[-1], content)
     return paths
