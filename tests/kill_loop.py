@@ -85,13 +85,10 @@ def examine(folder: Path, photos: dict[str, list[Photo]], queries: list) -> tupl
         return store.digest(), store.predict(queries)
 
 
-def main(folder: Path, times: int, seed: int) -> None:
-    torch.set_num_threads(1)  # threads do not survive a fork
-    with make_store(folder) as store:
-        photos = {
-            word: store.embed_photos(store.network.preparation.pictures(drawings(word, 3))) for word in WORDS
-        }
-    queries = drawings("query", 4)
+def kill_at_random(
+    folder: Path, photos: dict[str, list[Photo]], queries: list, times: int, seed: int
+) -> list[int]:
+    """Kill changes at random moments; return how many events the store holds after each."""
     moments = random.Random(seed)
     events = []
     for attempt in range(times):
@@ -106,11 +103,21 @@ def main(folder: Path, times: int, seed: int) -> None:
             if (store.digest(), store.predict(queries)) != found:
                 raise SystemExit("two openings of one store differ")
             events.append(len(store.history()))
+    return events
+
+
+def undo_everything(folder: Path) -> None:
     with Store(folder) as store:
-        for _ in [
+        standing = [
             event for event in store.history() if not event.undone and event.kind not in ("new", "undo")
-        ]:
+        ]
+        for _ in standing:
             store.undo()
+
+
+def kill_at_every_statement(folder: Path, photos: dict[str, list[Photo]], queries: list) -> int:
+    """Kill a lesson before its first statement, its second and so on; return how many it has."""
+    with Store(folder) as store:
         before = store.digest()
     statement = 0
     while True:
@@ -126,7 +133,20 @@ def main(folder: Path, times: int, seed: int) -> None:
             raise SystemExit(f"killed before statement {statement}, something of the class stayed")
     if digest == before:
         raise SystemExit("a lesson that was not interrupted left nothing")
-    print(json.dumps({"kills": times, "events": events, "statements": statement - 1}))
+    return statement - 1
+
+
+def main(folder: Path, times: int, seed: int) -> None:
+    torch.set_num_threads(1)  # threads do not survive a fork
+    with make_store(folder) as store:
+        photos = {
+            word: store.embed_photos(store.network.preparation.pictures(drawings(word, 3))) for word in WORDS
+        }
+    queries = drawings("query", 4)
+    events = kill_at_random(folder, photos, queries, times, seed)
+    undo_everything(folder)
+    statements = kill_at_every_statement(folder, photos, queries)
+    print(json.dumps({"kills": times, "events": events, "statements": statements}))
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def list_command() -> None:
     for name, method in methods().items():
         facts = method.facts
         flags = ["yes" if flag else "no" for flag in (facts.keeps_exemplars, facts.knows_future)]
-        table.add_row(name, facts.summary, str(facts.passes), *flags)
+        table.add_row(name, facts.summary, str(method.passes(method.Settings())), *flags)
     CONSOLE.print(table)
     CONSOLE.print(f"\nbenchmarks  {'  '.join(benchmarks.names())}")
     CONSOLE.print(f"recipes     {'  '.join(recipe_names())}", highlight=False)

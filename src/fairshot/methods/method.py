@@ -29,7 +29,7 @@ class Facts:
     stores: str = "one mean feature a class"  # of the classes learnt
     knows_future: bool = False  # whether it must be told the number of classes to come
     keeps_exemplars: bool = False  # whether it stores pictures of old classes
-    passes: int = 1  # forward passes of the network to classify one picture
+    passes: int = 1  # of the network to classify one picture; `Method.passes` where settings decide it
     baseline: bool = False  # whether it is the common training and rule, with nothing added
 
 

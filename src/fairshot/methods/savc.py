@@ -182,7 +182,6 @@ class SAVC(Skeleton[SAVCSettings]):
     facts = Facts(
         "transformed base classes as virtual classes, classified and contrasted; averages their answers",
         stores="one mean feature a class and transform",
-        passes=2,
     )
 
     @classmethod

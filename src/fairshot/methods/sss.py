@@ -73,7 +73,6 @@ class SSS(Dual[SSSSettings]):
     facts = Facts(
         "surplus classes, two kinds of features decided separately, self-optimizing classifiers",
         stores="four mean features a class",
-        passes=2,
     )
     decision_settings = Dual.decision_settings | {
         *("gate", "gate_strength", "whitening", "power", "shrinkage", "own_share"),

@@ -39,7 +39,6 @@ class SSSBGMM(Dual[BGMMSettings]):
     facts = Facts(
         "SSS whose classes are Bayesian Gaussian mixtures",
         stores="four mixtures a class, of three components (base) or one (novel)",
-        passes=2,
     )
     decision_settings = Dual.decision_settings | {
         *("components_base", "components_novel", "gamma", "prior_base", "prior_novel")
