@@ -1,6 +1,7 @@
 """A grid of runs: planned once, skipped when finished, continued when not, on this machine or through Ray."""
 
 import pytest
+import yaml
 
 from commands import fairshot
 from fairshot.errors import UserError
@@ -52,6 +53,10 @@ def test_a_run_is_found_by_its_recipe_whatever_its_folder_is_called(tmp_path):
     assert (cell.out.name, cell.finished) == ("mine", False)
     (tmp_path / "mine" / "result.json").write_text("{}")
     assert cell.finished
+    older = {**recipe.as_dict(), "views": {}}  # of a version that had no such settings yet
+    (tmp_path / "mine" / "recipe.yaml").write_text(yaml.safe_dump(older))
+    (cell,) = plan(["ncm"], ["doodles"], [0], [None], ["training.epochs=3", "views={}"], tmp_path)
+    assert (cell.out.name, cell.finished) == ("mine", True)
     (other,) = plan(["ncm"], ["doodles"], [0], [None], ["training.epochs=4"], tmp_path)
     assert (other.out.name, other.finished) == ("ncm-seed0", False)
 

@@ -35,6 +35,7 @@ from fairshot.evaluation.run_folder import (
     RESULT,
     TRAINING,
     TRAINING_COLUMNS,
+    recorded_recipe,
 )
 from fairshot.evaluation.sessions import Outcome, run_sessions
 from fairshot.files import remove_partial, write_atomically
@@ -201,10 +202,9 @@ def _claimed(recipe: Recipe, place: Place) -> Iterator[None]:
             if place.fresh:
                 _clear(place.out)
             remove_partial(place.out)
-            recorded = place.out / RECIPE
-            if not recorded.is_file():
-                write_atomically(recorded, recipe.as_yaml().encode())
-            elif not _holds(recorded, recipe):
+            if not (place.out / RECIPE).is_file():
+                write_atomically(place.out / RECIPE, recipe.as_yaml().encode())
+            elif recorded_recipe(place.out) != recipe:
                 raise UserError(
                     f"{place.out} holds a run of another recipe (see its recipe.yaml); give another --out, "
                     "or --fresh to replace it"
@@ -214,14 +214,6 @@ def _claimed(recipe: Recipe, place: Place) -> Iterator[None]:
         raise UserError(
             f"{place.out} is in use by another process; wait for it or give another --out"
         ) from None
-
-
-def _holds(recorded: Path, recipe: Recipe) -> bool:
-    """Whether a file holds this recipe; settings added since it was written have their defaults."""
-    try:
-        return load_recipe(str(recorded)) == recipe
-    except UserError:  # of a method or a version that is not known here
-        return False
 
 
 def _clear(out: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairshot.evaluation.run_folder import RECIPE, RESULT
+from fairshot.evaluation.run_folder import RESULT, recorded_recipe
 from fairshot.recipes import Recipe, load_recipe
 
 
@@ -28,7 +28,7 @@ class Cell:
     @property
     def finished(self) -> bool:
         """Whether this very recipe has left a result here."""
-        return (self.out / RESULT).is_file() and _recorded(self.out) == self.recipe.as_yaml()
+        return (self.out / RESULT).is_file() and recorded_recipe(self.out) == self.recipe
 
 
 def plan(
@@ -44,23 +44,18 @@ def plan(
     Run folders lie directly in `out`, where a report finds them. A run that an earlier grid left there is
     found by its recipe, whatever its folder is called.
     """
-    earlier = {text: folder for folder in _folders(out) if (text := _recorded(folder)) is not None}
-    cells: dict[str, Cell] = {}
+    planned: dict[str, tuple[Recipe, str]] = {}
     for benchmark, method, seed, order in itertools.product(benchmarks, methods, seeds, class_orders):
         shuffled = [] if order is None else [f"benchmark.class_order_seed={order}"]
         recipe = load_recipe(f"{benchmark}/{method}", [*overrides, *shuffled], seed)
         parts = [benchmark] if len(set(benchmarks)) > 1 else []
         parts += [recipe.method_name, f"seed{seed}"] + ([] if order is None else [f"order{order}"])
-        text = recipe.as_yaml()
-        cells[text] = Cell(recipe, earlier.get(text, out / "-".join(parts)))
-    return list(cells.values())
+        planned[recipe.as_yaml()] = recipe, "-".join(parts)
+    earlier = _earlier(out)  # now that methods of one's own are known
+    return [Cell(recipe, earlier.get(text, out / name)) for text, (recipe, name) in planned.items()]
 
 
-def _folders(out: Path) -> list[Path]:
-    return sorted(path for path in out.iterdir() if path.is_dir()) if out.is_dir() else []
-
-
-def _recorded(folder: Path) -> str | None:
-    """Return the recipe that a run folder was begun with."""
-    path = folder / RECIPE
-    return path.read_text(encoding="utf-8") if path.is_file() else None
+def _earlier(out: Path) -> dict[str, Path]:
+    """Return the run folders of a grid by their recipes."""
+    folders = sorted(path for path in out.iterdir() if path.is_dir()) if out.is_dir() else []
+    return {recipe.as_yaml(): folder for folder in folders if (recipe := recorded_recipe(folder)) is not None}

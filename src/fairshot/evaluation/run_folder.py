@@ -1,5 +1,12 @@
 """The folder of a run: what lies in it, by name. Whoever reads a run finds its parts by these."""
 
+from __future__ import annotations
+
+from pathlib import Path
+
+from fairshot.errors import UserError
+from fairshot.recipes import Recipe, load_recipe
+
 RESULT = "result.json"
 RECIPE = "recipe.yaml"  # with every default filled in
 LOG = "log.txt"
@@ -9,3 +16,11 @@ TRAINING = "training.csv"
 TRAINING_COLUMNS = ("step", "epoch", "loss", "learning_rate", "images_per_second")
 CHECKPOINTS = "checkpoints"
 FIGURES = "figures"
+
+
+def recorded_recipe(folder: Path) -> Recipe | None:
+    """Return the recipe a run was begun with; settings added since it was written have their defaults."""
+    try:
+        return load_recipe(str(folder / RECIPE))
+    except UserError:  # there is none, or it is of a method or a version that is not known here
+        return None
