@@ -223,6 +223,17 @@ def test_threshold_can_be_chosen_on_own_images_and_undone(store: Path, doodles: 
         assert opened.snapshot().confidence == before
 
 
+def test_a_threshold_is_not_chosen_on_a_handful_of_images(tmp_path: Path) -> None:
+    make_store(tmp_path / "store").close()
+    (tmp_path / "photos" / "ant").mkdir(parents=True)
+    Image.fromarray(drawings("ant", 1)[0][:, :, 0]).save(tmp_path / "photos" / "ant" / "1.png")
+    arguments = ["evaluate", str(tmp_path / "store"), str(tmp_path / "photos"), "--choose-threshold"]
+    outcome = CliRunner().invoke(app, arguments)
+    assert "holds 1 images of classes that the store knows; at least 20" in str(outcome.exception)
+    with Store(tmp_path / "store") as store:
+        assert [event.kind for event in store.history()] == ["new"]
+
+
 def test_store_without_base_learns_when_not_to_answer(tmp_path: Path) -> None:
     store = make_store(tmp_path / "store", base=(), sr_width=None)
     for index in range(8):
@@ -341,6 +352,8 @@ def test_onnx_gives_the_same_answers(store: Path, doodles: Path, tmp_path: Path)
     [
         (["new", "x"], "either --from RUN or --backbone"),
         (["new", "x", "--from", "nowhere"], "holds no result.json"),
+        (["new", "x", "--from", "run", "--base", "photos"], "--base goes with --backbone"),
+        (["new", "x", "--backbone", "resnet18", "--data", "photos"], "--data goes with --from"),
         (["new", "x", "--backbone", "resnet0"], "no model of timm"),
         (["new", "x", "--backbone", "resnet18", "--weights", "nowhere.safetensors"], "cannot be read"),
         (["new", "x", "--backbone", "resnet18", "--base", "nowhere"], "--base: nowhere is not a folder"),

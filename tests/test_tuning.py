@@ -101,7 +101,7 @@ def test_the_command_tries_the_grid_and_writes_the_best_recipe(tmp_path):
         (["--grid", "method.gama=[1]"], "method.gama: unknown key"),
         (["--grid", "method.gamma=[1]", "--by", "luck"], "--by: 'luck' was given"),
         (["--grid", "method.gamma=[1]", "--set", "benchmark.sessions=0"], "benchmark.sessions: 0"),
-        (["--grid", "method.gamma=[1]", "--held-out", "75"], "tune: class"),
+        (["--grid", "method.gamma=[1]", "--held-out", "75"], "--held-out: class"),
     ],
 )
 def test_what_cannot_be_tuned_is_one_message_and_leaves_nothing(tmp_path, arguments, message):

@@ -17,9 +17,9 @@ from fairshot.errors import UserError
 from fairshot.teaching import Store
 from fairshot.teaching.archive import export_archive, import_archive
 from fairshot.teaching.backbones import found_on_backbone
-from fairshot.teaching.confidence import Confidence
+from fairshot.teaching.confidence import ENOUGH, Confidence
 from fairshot.teaching.doodle_files import write_doodles
-from fairshot.teaching.evaluating import evaluate, read_folder
+from fairshot.teaching.evaluating import LabelledFeatures, evaluate, read_folder
 from fairshot.teaching.founding import create_store
 from fairshot.teaching.held_out import trials_of
 from fairshot.teaching.lessons import Lesson
@@ -44,21 +44,30 @@ def new_command(
         str | None, typer.Option(help="A backbone of timm with pretrained weights, for example resnet18.")
     ] = None,
     weights: Annotated[
-        Path | None, typer.Option(help="The weights of the backbone as a safetensors file, if not timm's.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --backbone: its weights as a safetensors file, if not timm's."
+        ),
     ] = None,
     base: Annotated[
         Path | None,
-        typer.Option(help="With --backbone: a folder of images a class, to train SR on; its base classes."),
+        typer.Option(
+            metavar="PHOTOS", help="With --backbone: train SR on the base classes PHOTOS/<class>/*.jpg"
+        ),
     ] = None,
     epochs: Annotated[int, typer.Option(help="With --base: how long to train.", min=1)] = 10,
     data: Annotated[
-        Path | None, typer.Option(help="Where the run's benchmark, or its own pictures, lie.")
+        Path | None, typer.Option(help="With --from: where the run's benchmark, or its own pictures, lie.")
     ] = None,
 ) -> None:
     """Make a store, on a trained run or on a backbone."""
     reporter = ConsoleReporter("new store")
     if (run is None) == (backbone is None):
         raise UserError("give either --from RUN or --backbone NAME")
+    if run is not None and (weights or base):
+        raise UserError(f"{'--weights' if weights else '--base'} goes with --backbone, and --from was given")
+    if backbone is not None and data is not None:
+        raise UserError("--data goes with --from, and --backbone was given")
     if run is not None:
         founding = found_on_run(run, data, reporter)
     else:
@@ -195,16 +204,23 @@ def evaluate_command(
     with Store(store) as opened:
         labelled = read_folder(opened, folder, ConsoleReporter("evaluate"))
         if choose_threshold:
-            trials = trials_of(opened.snapshot(), labelled.features, labelled.names)
-            opened.set_confidence(
-                Confidence.fit(trials, f"{len(trials.known)} images of {folder}", keep=keep)
-            )
+            _choose_confidence(opened, labelled, folder, keep)
         measured = evaluate(opened, labelled, reject)
     if as_json:
         _print_json({**asdict(measured), "balance": measured.balance})
         return
     for label, value in measured.rows():
         _say(f"{label:44} {value}")
+
+
+def _choose_confidence(store: Store, held_out: LabelledFeatures, folder: Path, keep: float) -> None:
+    trials = trials_of(store.snapshot(), held_out.features, held_out.names)
+    if len(trials.known) < ENOUGH:
+        raise UserError(
+            f"--choose-threshold: {folder} holds {len(trials.known)} images of classes that the store knows; "
+            f"at least {ENOUGH} are needed"
+        )
+    store.set_confidence(Confidence.fit(trials, f"{len(trials.known)} images of {folder}", keep=keep))
 
 
 def export_command(

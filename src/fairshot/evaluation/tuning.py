@@ -36,7 +36,7 @@ def pseudo_stream(stream: Stream, novel: int, held_out: int, seed: int = 0) -> S
     way, shots = way_and_shots(stream)
     if not 0 < novel < stream.base_classes or novel % way:
         raise UserError(
-            f"tune: {novel} pseudo-novel classes in sessions of {way} cannot be taken from "
+            f"--novel: {novel} pseudo-novel classes in sessions of {way} cannot be taken from "
             f"{stream.base_classes} base classes; give a multiple of the way below that number"
         )
     rng = np.random.default_rng([seed, 3])
@@ -49,8 +49,8 @@ def pseudo_stream(stream: Stream, novel: int, held_out: int, seed: int = 0) -> S
             images = rng.permutation(np.flatnonzero(base.labels == label))
             if len(images) < held_out + (shots if t else 1):
                 raise UserError(
-                    f"tune: class {stream.class_names[label]!r} has {len(images)} training images, too few "
-                    f"to hold out {held_out} and learn from {shots if t else 1}"
+                    f"--held-out: class {stream.class_names[label]!r} has {len(images)} training images, "
+                    f"too few to hold out {held_out} and learn from {shots if t else 1}"
                 )
             test.append(images[:held_out])
             train.append(images[held_out:] if t == 0 else images[held_out : held_out + shots])
