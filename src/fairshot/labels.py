@@ -21,8 +21,9 @@ def as_labels(y: Any) -> list[Hashable]:
     """
     if isinstance(y, str | bytes) or not isinstance(y, Iterable):
         raise UserError(f"y must be a sequence of labels, one an image, not {y!r}")
-    if getattr(y, "ndim", 1) != 1:
-        raise UserError(f"y must hold one label an image, but has the shape {tuple(y.shape)}")  # type: ignore[attr-defined]
+    shape = getattr(y, "shape", (0,))
+    if len(shape) != 1:
+        raise UserError(f"y must hold one label an image, but has the shape {tuple(shape)}")
     labels = [item.item() if isinstance(item, np.generic) else item for item in _items(y)]
     for index, label in enumerate(labels):
         if not _is_hashable(label):

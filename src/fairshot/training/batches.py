@@ -57,7 +57,10 @@ class Batches:
     ) -> None:
         self.batch = min(batch, len(data))
         if self.batch % processes:
-            raise UserError(f"training.batch: {self.batch} images cannot be shared by {processes} processes")
+            raise UserError(
+                f"training.batch: {self.batch} images cannot be shared by {processes} processes; "
+                f"give a multiple of {processes}"
+            )
         self.steps_per_epoch = len(data) // self.batch
         self.order, self.given_labels = order, data.labels
         self.labels = torch.from_numpy(data.labels).to(device)

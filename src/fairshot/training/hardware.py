@@ -57,7 +57,9 @@ def share_batch_norms(module: nn.Module, fabric: Fabric) -> None:
             if type(child) in (nn.BatchNorm1d, nn.BatchNorm2d):
                 child.__class__ = SharedBatchNorm  # the same weights and running means, another forward
             elif isinstance(child, nn.modules.batchnorm._BatchNorm) and type(child) is not SharedBatchNorm:
-                raise UserError(f"processes: the batch norm {name} ({type(child).__name__}) cannot be shared")
+                raise UserError(
+                    f"processes: the batch norm {name} ({type(child).__name__}) cannot be shared; use one"
+                )
 
 
 def from_all_processes(values: Tensor) -> Tensor:
