@@ -26,38 +26,45 @@ from fairshot.reporting.figures import write_figures
 from fairshot.training.hardware import choose_hardware
 from fairshot.training.loop import TrainingStopped
 
+Methods = Annotated[
+    list[str],
+    typer.Argument(metavar="METHOD", help="Methods to run side by side; your own as file.py:Class."),
+]
+Benchmarks = Annotated[
+    list[str],
+    typer.Option("--benchmark", help="The benchmark they run on; give it several times for several."),
+]
+Seeds = Annotated[
+    list[int],
+    typer.Option("--seed", help="Seed of the runs; give it several times for mean and deviation."),
+]
+ClassOrders = Annotated[
+    list[int],
+    typer.Option(
+        "--class-order",
+        min=0,
+        help="Shuffle the classes by this seed; give it several times for several orders. "
+        "If not given, the official order.",
+    ),
+]
+OnRay = Annotated[
+    bool,
+    typer.Option("--ray", help="Run on a Ray cluster, one GPU a run; --out must lie on a shared disk."),
+]
+Out = Annotated[
+    Path | None, typer.Option(help="Folder of the comparison; runs/compare-<benchmark> if not given.")
+]
+
 
 def compare_command(
-    names: Annotated[
-        list[str],
-        typer.Argument(metavar="METHOD", help="Methods to run side by side; your own as file.py:Class."),
-    ],
-    benchmarks: Annotated[
-        list[str],
-        typer.Option("--benchmark", help="The benchmark they run on; give it several times for several."),
-    ] = ["doodles"],  # noqa: B006 - typer copies it
+    methods: Methods,
+    benchmarks: Benchmarks = ["doodles"],  # noqa: B006 - typer copies it
     set_: Set = [],  # noqa: B006 - typer copies it
-    seeds: Annotated[
-        list[int],
-        typer.Option("--seed", help="Seed of the runs; give it several times for mean and deviation."),
-    ] = [0],  # noqa: B006 - typer copies it
-    orders: Annotated[
-        list[int],
-        typer.Option(
-            "--class-order",
-            min=0,
-            help="Shuffle the classes by this seed; give it several times for several orders. "
-            "If not given, the official order.",
-        ),
-    ] = [],  # noqa: B006 - typer copies it
+    seeds: Seeds = [0],  # noqa: B006 - typer copies it
+    class_orders: ClassOrders = [],  # noqa: B006 - typer copies it
     device: Device = "auto",
-    on_ray: Annotated[
-        bool,
-        typer.Option("--ray", help="Run on a Ray cluster, one GPU a run; --out must lie on a shared disk."),
-    ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the comparison; runs/compare-<benchmark> if not given.")
-    ] = None,
+    on_ray: OnRay = False,
+    out: Out = None,
     fresh: Fresh = False,
     root: Root = None,
     max_minutes: Minutes = math.inf,
@@ -68,7 +75,7 @@ def compare_command(
     one with more methods or seeds extends it. `fairshot report` makes a page of its folder.
     """
     out = out or Path("runs") / "-".join(["compare", *dict.fromkeys(benchmarks)])
-    cells = plan(names, benchmarks, seeds, orders or [None], set_, out)
+    cells = plan(methods, benchmarks, seeds, class_orders or [None], set_, out)
     done = [cell for cell in cells if cell.finished and not fresh]
     waiting = [cell for cell in cells if cell not in done]
     with GridView(cells) as view:

@@ -35,30 +35,35 @@ Photos = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+NewStore = Annotated[Path, typer.Argument(metavar="STORE", help="The folder to make.")]
+FromRun = Annotated[
+    Path | None, typer.Option("--from", metavar="RUN", help="A finished run of SSS, or of NCM.")
+]
+Backbone = Annotated[
+    str | None, typer.Option(help="A backbone of timm with pretrained weights, for example resnet18.")
+]
+Weights = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="With --backbone: its weights as a safetensors file, if not timm's."),
+]
+BasePhotos = Annotated[
+    Path | None,
+    typer.Option(metavar="PHOTOS", help="With --backbone: train SR on the base classes PHOTOS/<class>/*.jpg"),
+]
+Epochs = Annotated[int, typer.Option(min=1, help="With --base: how long to train.")]
+RunData = Annotated[
+    Path | None, typer.Option(help="With --from: where the run's benchmark, or its own pictures, lie.")
+]
+
+
 def new_command(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="The folder to make.")],
-    run: Annotated[
-        Path | None, typer.Option("--from", metavar="RUN", help="A finished run of SSS, or of NCM.")
-    ] = None,
-    backbone: Annotated[
-        str | None, typer.Option(help="A backbone of timm with pretrained weights, for example resnet18.")
-    ] = None,
-    weights: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="With --backbone: its weights as a safetensors file, if not timm's."
-        ),
-    ] = None,
-    base: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PHOTOS", help="With --backbone: train SR on the base classes PHOTOS/<class>/*.jpg"
-        ),
-    ] = None,
-    epochs: Annotated[int, typer.Option(help="With --base: how long to train.", min=1)] = 10,
-    data: Annotated[
-        Path | None, typer.Option(help="With --from: where the run's benchmark, or its own pictures, lie.")
-    ] = None,
+    store: NewStore,
+    run: FromRun = None,
+    backbone: Backbone = None,
+    weights: Weights = None,
+    base: BasePhotos = None,
+    epochs: Epochs = 10,
+    data: RunData = None,
 ) -> None:
     """Make a store, on a trained run or on a backbone."""
     reporter = ConsoleReporter("new store")

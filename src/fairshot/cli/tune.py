@@ -23,25 +23,29 @@ from fairshot.training.hardware import choose_hardware, describe_device
 CRITERIA = ("both", "overall_avg", "harmonic_mean_avg", "inc_avg", "last")
 
 
+RecipeName = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="A recipe: benchmark/method, or a YAML file.")
+]
+Grid = Annotated[
+    list[str],
+    typer.Option(metavar="KEY=[VALUES]", help="Values to try: method.gamma=[0.1,0.2]; all combinations."),
+]
+By = Annotated[str, typer.Option(help=f"What the best trial maximises: {', '.join(CRITERIA)}.")]
+Novel = Annotated[int, typer.Option(min=1, help="Base classes that play novel ones.")]
+HeldOut = Annotated[int, typer.Option(min=1, help="Training images a class that play test images.")]
+Out = Annotated[Path, typer.Option(help="Folder for the log, the trials and the best recipe.")]
+
+
 def tune_command(
-    recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="A recipe: benchmark/method, or a YAML file.")
-    ],
-    grid: Annotated[
-        list[str],
-        typer.Option(metavar="KEY=[VALUES]", help="Values to try: method.gamma=[0.1,0.2]; all combinations."),
-    ],
+    recipe: RecipeName,
+    grid: Grid,
     set_: Set = [],  # noqa: B006 - typer copies it
-    by: Annotated[
-        str, typer.Option(help=f"What the best trial maximises: {', '.join(CRITERIA)}.")
-    ] = CRITERIA[0],
-    novel: Annotated[int, typer.Option(min=1, help="Base classes that play novel ones.")] = 20,
-    held_out: Annotated[int, typer.Option(min=1, help="Training images a class that play test images.")] = 50,
+    by: By = CRITERIA[0],
+    novel: Novel = 20,
+    held_out: HeldOut = 50,
     seed: Seed = None,
     device: Device = "auto",
-    out: Annotated[Path, typer.Option(help="Folder for the log, the trials and the best recipe.")] = Path(
-        "runs/tuning"
-    ),
+    out: Out = Path("runs/tuning"),
     data: Data = None,
     root: Root = None,
 ) -> None:
