@@ -8,7 +8,7 @@ from fairshot.bench.train import base_objective, images_per_source, measure_trai
 from fairshot.recipes import load_recipe
 from fairshot.training.hardware import choose_hardware
 
-SMALL = ["training.batch=8", "model.size=8", "method.sr_width=16"]
+SMALL = ["training.batch=8", "model.size=8", "method.sr_width=16", "method.fused_views=2"]
 
 
 @pytest.mark.parametrize(
