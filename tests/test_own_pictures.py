@@ -76,6 +76,9 @@ def test_settings_and_gates_are_chosen_on_own_pictures_too(photos, tmp_path):
     drawn = fairshot(tmp_path, "tradeoff", "one", "--data", "photos", "--draws", "1", *few, "--device", "cpu")
     assert drawn.process.exitcode == 0, drawn.stderr
     assert json.loads((tmp_path / "one" / "tradeoff.json").read_text())["rules"]
+    poisoned = fairshot(tmp_path, "poison", "one", "--data", "photos", "--device", "cpu")
+    assert poisoned.process.exitcode == 0, poisoned.stderr
+    assert "| noise | 10 |" in poisoned.stdout
 
 
 def test_a_folder_that_is_refused_leaves_nothing(photos, tmp_path):

@@ -9,11 +9,10 @@ from typing import Annotated
 
 import typer
 
-from fairshot.benchmarks import load_stream
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
-from fairshot.cli.options import Device, Root
+from fairshot.cli.options import Data, Device, Root
 from fairshot.errors import UserError
-from fairshot.evaluation.experiment import restore_method
+from fairshot.evaluation.experiment import Place, load_pictures, restore_method
 from fairshot.evaluation.poisoning import Poisoning, measure_poisoning
 from fairshot.evaluation.run_folder import LOG, RECIPE
 from fairshot.files import write_atomically
@@ -28,6 +27,7 @@ def poison_command(
         typer.Argument(metavar="RUN", help="The folder of a finished run of SSS whose network is used."),
     ],
     device: Device = "auto",
+    data: Data = None,
     root: Root = None,
 ) -> None:
     """Attack Calibration with images of wrong classes, noise and copies; tell what they cost at worst.
@@ -36,8 +36,9 @@ def poison_command(
     """
     recipe = load_recipe(str(run / RECIPE))
     reporter = ConsoleReporter("poison", run / LOG)
-    stream = load_stream(recipe.benchmark.name, recipe.benchmark, root, reporter)
-    method = restore_method(run, recipe, stream, choose_hardware(device))
+    fabric = choose_hardware(device)
+    stream, _ = load_pictures(recipe, Place(run, fabric, root=root, photos=data, reporter=reporter))
+    method = restore_method(run, recipe, stream, fabric)
     if not isinstance(method, SSS) or method.look is not None:
         raise UserError(
             f"{run} is no run of SSS with the paper's first look, which is what Calibration moves"
