@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -78,14 +79,17 @@ def run_command(
 
 def list_command() -> None:
     """List methods, benchmarks and recipes."""
-    table = Table("method", "what it does", "passes", "keeps pictures", "knows the future", box=None)
+    table = Table("method", "what it does", "passes", "keeps\npictures", "knows\nfuture", box=None)
     for name, method in methods().items():
         facts = method.facts
         flags = ["yes" if flag else "no" for flag in (facts.keeps_exemplars, facts.knows_future)]
         table.add_row(name, facts.summary, str(method.passes(method.Settings())), *flags)
     CONSOLE.print(table)
     CONSOLE.print(f"\nbenchmarks  {'  '.join(benchmarks.names())}")
-    CONSOLE.print(f"recipes     {'  '.join(recipe_names())}", highlight=False)
+    recipes = Table("recipes of", "methods, named as in doodles/sss", box=None)
+    for benchmark, names in itertools.groupby(recipe_names(), key=lambda name: name.partition("/")[0]):
+        recipes.add_row(benchmark, "  ".join(name.partition("/")[2] for name in names))
+    CONSOLE.print("", recipes)
 
 
 def run_with_bars(recipe: Recipe, place: Place) -> Result | None:
