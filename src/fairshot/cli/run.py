@@ -86,7 +86,7 @@ def list_command() -> None:
         table.add_row(name, facts.summary, str(method.passes(method.Settings())), *flags)
     CONSOLE.print(table)
     CONSOLE.print(f"\nbenchmarks  {'  '.join(benchmarks.names())}")
-    recipes = Table("recipes of", "methods, named as in doodles/sss", box=None)
+    recipes = Table("recipes of", f"methods, named as in {default_recipe('doodles')}", box=None)
     for benchmark, names in itertools.groupby(recipe_names(), key=lambda name: name.partition("/")[0]):
         recipes.add_row(benchmark, "  ".join(name.partition("/")[2] for name in names))
     CONSOLE.print("", recipes)
