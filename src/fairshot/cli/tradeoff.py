@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from lightning_fabric import Fabric
 from rich.table import Table
 
 from fairshot.benchmarks.stream import Stream
@@ -17,6 +18,7 @@ from fairshot.cli.options import Data, Device, Root
 from fairshot.errors import UserError
 from fairshot.evaluation.experiment import Place, load_pictures, restore_method
 from fairshot.evaluation.pseudo import pseudo_courses
+from fairshot.evaluation.run_folder import CHECKPOINTS, LOG, RECIPE
 from fairshot.evaluation.tradeoff import (
     BaseSession,
     Course,
@@ -31,6 +33,7 @@ from fairshot.evaluation.tradeoff import (
 from fairshot.evaluation.tuning import pseudo_stream, train_on
 from fairshot.files import write_atomically
 from fairshot.methods.sss import SSS
+from fairshot.progress import Reporter
 from fairshot.recipes import Recipe, load_recipe
 from fairshot.training.hardware import choose_hardware, describe_device
 
@@ -38,7 +41,9 @@ METRICS = ("overall_avg", "base_avg", "inc_avg", "harmonic_mean_avg", "both")
 
 
 def tradeoff_command(
-    run: Annotated[Path, typer.Argument(help="The folder of a finished run of SSS whose features are used.")],
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A finished run of SSS, whose features are used.")
+    ],
     pseudo: Annotated[
         Path | None,
         typer.Option(
@@ -59,30 +64,20 @@ def tradeoff_command(
     accuracy and average harmonic mean. Writes `tradeoff.json` and `tradeoff.md` into the run, and the choice
     with its log into the folder of the pseudo-novel training.
     """
-    recipe = load_recipe(str(run / "recipe.yaml"))
+    recipe = load_recipe(str(run / RECIPE))
     if recipe.method_name != SSS.name:
         raise UserError(f"{run} is a run of {recipe.method_name}; the gates are those of {SSS.name}")
     fabric = choose_hardware(device)
     folder = pseudo or run / "pseudo-novel"
     folder.mkdir(parents=True, exist_ok=True)
-    reporter = ConsoleReporter("tradeoff", folder / "log.txt")
+    reporter = ConsoleReporter("tradeoff", folder / LOG)
     reporter.say(this_command())
     split = run if data is not None else None
-    stream, _ = load_pictures(
-        recipe, Place(run, fabric, root=root, photos=data, split=split, reporter=reporter)
+    place = Place(run, fabric, root=root, photos=data, split=split, reporter=reporter)
+    stream, _ = load_pictures(recipe, place)
+    chosen = _choose(
+        _pseudo_recipe(folder, recipe), stream, fabric, folder, (novel, held_out, draws), reporter
     )
-    cast = _pseudo_recipe(folder, recipe)
-    small = pseudo_stream(stream, novel, held_out, cast.seed)
-    trained, _ = train_on(cast, small, fabric, folder / "checkpoints", reporter)
-    reporter.say(
-        f"{small.base_classes} base and {novel} pseudo-novel classes, {held_out} held-out training images a "
-        f"class, {draws} draws, seed {cast.seed}, on {describe_device(fabric)}; no test image is read"
-    )
-    tried = search(pseudo_courses(trained, stream, novel, held_out, cast.seed, draws))
-    chosen = choose(tried)
-    for point in chosen.values():
-        reporter.say(f"chosen: {_describe(point)}")
-    write_atomically(folder / "trials.json", json.dumps([_as_dict(point) for point in tried]).encode())
     points = _curves(run, recipe, stream, fabric, chosen)
     _write(run, points, chosen)
     CONSOLE.print(_table(points, chosen))
@@ -92,9 +87,33 @@ def tradeoff_command(
     CONSOLE.print(f"  {sets}", highlight=False, soft_wrap=True)
 
 
+def _choose(
+    recipe: Recipe,
+    stream: Stream,
+    fabric: Fabric,
+    folder: Path,
+    sizes: tuple[int, int, int],  # novel classes, held-out images a class, draws
+    reporter: Reporter,
+) -> dict[str, Point]:
+    """Train on pseudo-novel classes, try every gate there, and keep the best of each rule."""
+    novel, held_out, draws = sizes
+    small = pseudo_stream(stream, novel, held_out, recipe.seed)
+    trained, _ = train_on(recipe, small, fabric, folder / CHECKPOINTS, reporter)
+    reporter.say(
+        f"{small.base_classes} base and {novel} pseudo-novel classes, {held_out} held-out training images a "
+        f"class, {draws} draws, seed {recipe.seed}, on {describe_device(fabric)}; no test image is read"
+    )
+    tried = search(pseudo_courses(trained, stream, novel, held_out, recipe.seed, draws))
+    chosen = choose(tried)
+    for point in chosen.values():
+        reporter.say(f"chosen: {_describe(point)}")
+    write_atomically(folder / "trials.json", json.dumps([_as_dict(point) for point in tried]).encode())
+    return chosen
+
+
 def _pseudo_recipe(folder: Path, recipe: Recipe) -> Recipe:
     """Return this recipe with the seed of the pseudo-novel training in a folder, whose recipe it must be."""
-    path = folder / "recipe.yaml"
+    path = folder / RECIPE
     if not path.is_file():
         write_atomically(path, recipe.as_yaml().encode())
     found = load_recipe(str(path))
@@ -106,7 +125,7 @@ def _pseudo_recipe(folder: Path, recipe: Recipe) -> Recipe:
 
 
 def _curves(
-    run: Path, recipe: Recipe, stream: Stream, fabric: Any, chosen: Mapping[str, Point]
+    run: Path, recipe: Recipe, stream: Stream, fabric: Fabric, chosen: Mapping[str, Point]
 ) -> list[Point]:
     """Take the gates of each curve through the run's sessions; a whitened one in the space chosen for it."""
     sessions = embed_stream(restore_method(run, recipe, stream, fabric), stream)
