@@ -239,3 +239,11 @@ def test_lists_may_mix_paths_arrays_and_sizes(tmp_path):
 def test_arrays_that_are_no_images_get_a_clear_error(given, message):
     with pytest.raises(UserError, match=message):
         as_pictures(given, 3)
+
+
+def test_one_colour_picture_is_not_taken_for_many_grey_ones():
+    picture = np.zeros((28, 28, 3), dtype=np.uint8)
+    with pytest.raises(UserError, match=r"looks like one colour picture: give X\[None\]"):
+        as_pictures(picture, 3)
+    assert len(as_pictures(picture[None], 3)) == 1
+    assert len(as_pictures(np.zeros((5, 28, 28), dtype=np.uint8), 1)) == 5

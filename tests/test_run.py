@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -281,6 +282,7 @@ def test_recipes_that_cannot_be_read_are_named(tmp_path):
         (["list.yaml"], "list.yaml must hold keys and values"),
         (["binary.yaml"], "binary.yaml cannot be read"),
         (["nowhere.yaml"], "'nowhere.yaml' is neither a file nor one of the recipes "),
+        (["doodles/ssss"], "did you mean doodles/sss?"),
         (["doodles/sss", "--out", "file"], "--out file"),
     ):
         command = fairshot(tmp_path, "run", *arguments)
@@ -341,3 +343,16 @@ def test_compare_runs_methods_side_by_side_once(tmp_path):
     assert unknown.process.exitcode == 2
     assert "'doodles/scn' is neither a file nor one of the recipes" in unknown.stderr
     assert not (tmp_path / "other").exists()
+
+
+def test_the_version_is_that_of_the_package(tmp_path):
+    asked = fairshot(tmp_path, "--version")
+    assert asked.process.exitcode == 0
+    assert asked.stdout.strip() == metadata.version("fairshot")
+
+
+@pytest.mark.parametrize("command", ["tradeoff", "poison"])
+def test_what_is_no_run_is_named(tmp_path, command):
+    refused = fairshot(tmp_path, command, "nowhere")
+    assert refused.process.exitcode == 2
+    assert "nowhere holds no recipe.yaml; give the folder of a run" in refused.stderr

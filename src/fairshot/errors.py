@@ -1,5 +1,16 @@
 """The one kind of error that is the user's to mend: it says what was given, expected, and what to do."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class UserError(ValueError):
     """Something given to fairshot cannot be used; the message is complete without a traceback."""
+
+
+def did_you_mean(given: str, names: Iterable[str]) -> str:
+    """Return a question that names what was probably meant, to put behind a message; or nothing."""
+    near = get_close_matches(given, list(names), n=1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -170,6 +170,11 @@ def _checked(array: npt.NDArray[Any], name: str, dimensions: int) -> Bytes:
         if array.dtype.kind == "f":
             advice += f"; if they lie in 0..1: ({name} * 255).round().astype(numpy.uint8)"
         raise UserError(f"{name}: images are uint8 {expected}; this has dtype {array.dtype}: {advice}")
+    if dimensions == 4 and array.ndim == 3 and array.shape[-1] in (3, 4) and min(array.shape[:2]) > 4:
+        raise UserError(
+            f"{name}: images are uint8 {expected}; this has shape {array.shape}, which looks like one colour "
+            f"picture: give {name}[None]"
+        )
     if array.ndim == dimensions - 1:
         array = array[..., None]
     if array.ndim != dimensions:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
 from fairshot.cli import ablate, bench, compare, data, poison, report, run, serve, teach, tradeoff, tune
-from fairshot.cli.console import MESSAGES
+from fairshot.cli.console import CONSOLE, MESSAGES
 from fairshot.errors import UserError
 from fairshot.training.loop import TrainingStopped
 
@@ -47,6 +49,21 @@ for heading, commands in COMMANDS.items():
             app.add_typer(command, name=name, rich_help_panel=heading)
         else:
             app.command(name, rich_help_panel=heading)(command)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        CONSOLE.print(version("fairshot"), highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _before_any_command(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    del version
 
 
 def main() -> None:

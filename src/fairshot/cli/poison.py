@@ -14,10 +14,9 @@ from fairshot.cli.options import Data, Device, Root
 from fairshot.errors import UserError
 from fairshot.evaluation.experiment import Place, load_pictures, restore_method
 from fairshot.evaluation.poisoning import Poisoning, measure_poisoning
-from fairshot.evaluation.run_folder import LOG, RECIPE
+from fairshot.evaluation.run_folder import LOG, recipe_of
 from fairshot.files import write_atomically
 from fairshot.methods.sss import SSS
-from fairshot.recipes import load_recipe
 from fairshot.training.hardware import choose_hardware
 
 
@@ -34,7 +33,7 @@ def poison_command(
 
     Writes `poisoning.json` and `poisoning.md` into the run.
     """
-    recipe = load_recipe(str(run / RECIPE))
+    recipe = recipe_of(run)
     reporter = ConsoleReporter("poison", run / LOG)
     fabric = choose_hardware(device)
     stream, _ = load_pictures(recipe, Place(run, fabric, root=root, photos=data, reporter=reporter))

@@ -18,7 +18,7 @@ from fairshot.cli.options import Data, Device, Root
 from fairshot.errors import UserError
 from fairshot.evaluation.experiment import Place, load_pictures, restore_method
 from fairshot.evaluation.pseudo import pseudo_courses
-from fairshot.evaluation.run_folder import CHECKPOINTS, LOG, RECIPE
+from fairshot.evaluation.run_folder import CHECKPOINTS, LOG, RECIPE, recipe_of
 from fairshot.evaluation.tradeoff import (
     BaseSession,
     Course,
@@ -34,7 +34,7 @@ from fairshot.evaluation.tuning import pseudo_stream, train_on
 from fairshot.files import write_atomically
 from fairshot.methods.sss import SSS
 from fairshot.progress import Reporter
-from fairshot.recipes import Recipe, load_recipe
+from fairshot.recipes import Recipe
 from fairshot.training.hardware import choose_hardware, describe_device
 
 METRICS = ("overall_avg", "base_avg", "inc_avg", "harmonic_mean_avg", "both")
@@ -64,7 +64,7 @@ def tradeoff_command(
     accuracy and average harmonic mean. Writes `tradeoff.json` and `tradeoff.md` into the run, and the choice
     with its log into the folder of the pseudo-novel training.
     """
-    recipe = load_recipe(str(run / RECIPE))
+    recipe = recipe_of(run)
     if recipe.method_name != SSS.name:
         raise UserError(f"{run} is a run of {recipe.method_name}; the gates are those of {SSS.name}")
     fabric = choose_hardware(device)
@@ -116,7 +116,7 @@ def _pseudo_recipe(folder: Path, recipe: Recipe) -> Recipe:
     path = folder / RECIPE
     if not path.is_file():
         write_atomically(path, recipe.as_yaml().encode())
-    found = load_recipe(str(path))
+    found = recipe_of(folder)
     if replace(found, seed=recipe.seed).training_part() != recipe.training_part():
         raise UserError(
             f"{folder} holds the training of another recipe; only the seed and the decision may differ"

@@ -35,6 +35,7 @@ from fairshot.evaluation.run_folder import (
     RESULT,
     TRAINING,
     TRAINING_COLUMNS,
+    recipe_of,
     recorded_recipe,
 )
 from fairshot.evaluation.sessions import Outcome, run_sessions
@@ -42,7 +43,7 @@ from fairshot.files import remove_partial, write_atomically
 from fairshot.methods import build
 from fairshot.methods.method import Method
 from fairshot.progress import SILENT, Reporter
-from fairshot.recipes import Recipe, load_recipe
+from fairshot.recipes import Recipe
 from fairshot.training.batches import seed_of
 from fairshot.training.hardware import describe_device
 from fairshot.training.loop import Row, Trainer
@@ -152,7 +153,7 @@ def _take_over(run: Path, recipe: Recipe, method: Method[Any], stream: Stream, f
     path = run / MODEL
     if not path.is_file():
         raise UserError(f"{run} holds no {MODEL}: its base session is not finished, or it is not a run")
-    theirs = load_recipe(str(run / RECIPE))
+    theirs = recipe_of(run)
     if theirs.training_part() != recipe.training_part():
         raise UserError(
             f"the base session of {run} comes from another recipe; only settings of the decision may differ"

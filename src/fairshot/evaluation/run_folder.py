@@ -18,6 +18,13 @@ CHECKPOINTS = "checkpoints"
 FIGURES = "figures"
 
 
+def recipe_of(run: Path) -> Recipe:
+    """Return the recipe of a run."""
+    if not (run / RECIPE).is_file():
+        raise UserError(f"{run} holds no {RECIPE}; give the folder of a run, as `fairshot run` writes it")
+    return load_recipe(str(run / RECIPE))
+
+
 def recorded_recipe(folder: Path) -> Recipe | None:
     """Return the recipe a run was begun with; settings added since it was written have their defaults."""
     try:

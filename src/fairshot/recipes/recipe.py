@@ -13,7 +13,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from fairshot.benchmarks.stream import StreamSettings
-from fairshot.errors import UserError
+from fairshot.errors import UserError, did_you_mean
 from fairshot.methods import baseline, method_named
 from fairshot.methods.method import MethodSettings
 from fairshot.methods.own import MARK, load_own
@@ -137,7 +137,8 @@ def _read(source: str) -> str:
     path = Path(source)
     if not path.is_file():
         raise UserError(
-            f"recipe: {source!r} is neither a file nor one of the recipes {', '.join(recipe_names())}"
+            f"recipe: {source!r} is neither a file nor one of the recipes that `fairshot list` names"
+            f"{did_you_mean(source, recipe_names())}"
         )
     try:
         return path.read_text(encoding="utf-8")

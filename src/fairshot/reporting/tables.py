@@ -25,7 +25,10 @@ def side_by_side(results: Sequence[Result]) -> RenderableType:
         for start in range(0, count, SESSIONS_A_TABLE):
             parts.append(_sessions(benchmark, groups, range(start, min(start + SESSIONS_A_TABLE, count))))
         parts.append(_summary(benchmark, groups))
-    parts.append(Text("* best; for the ratios that is the value closest to 1, which means balance", "dim"))
+    if len(group_results(results)) > 1:
+        parts.append(
+            Text("* best; for the ratios that is the value closest to 1, which means balance", "dim")
+        )
     return Lines(*parts)
 
 

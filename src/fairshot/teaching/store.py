@@ -85,7 +85,10 @@ class Store:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         if not (self.folder / DATABASE).is_file():
-            raise UserError(f"{self.folder} is not a store; make one with: fairshot new {self.folder}")
+            raise UserError(
+                f"{self.folder} is not a store; make one from a run or a pretrained network: "
+                f"fairshot new {self.folder} --from RUN, or --backbone NAME"
+            )
         self.network = Network.read(self.folder / FILE_NAME)
         self.shapes = Shapes(self.network.shape, self.network.shape_tilde)
         self._reader, self._writer = (connect(self.folder / DATABASE) for _ in range(2))
