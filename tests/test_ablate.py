@@ -102,9 +102,14 @@ PSEUDO = ["--novel", "2", "--held-out", "20", "--draws", "2", "--device", "cpu"]
 
 
 @pytest.fixture(scope="module")
-def curves(folder):
+def drawn(folder):
     done = fairshot(folder, "tradeoff", "components/resistance", *PSEUDO)
     assert done.process.exitcode == 0, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def curves(folder, drawn):
     return json.loads((folder / "components" / "resistance" / "tradeoff.json").read_text())["rules"]
 
 
@@ -124,6 +129,12 @@ def test_the_tradeoff_of_a_run_marks_what_was_chosen_without_its_test_images(fol
     at_run = next(p for p in resistance["points"] if p["setting"] == result.recipe["method"]["gamma"])
     assert at_run["overall_avg"] == pytest.approx(result.metrics.overall_avg)
     assert "no test image is read" in (run / "pseudo-novel" / "log.txt").read_text()
+
+
+def test_no_cell_of_the_tradeoff_is_broken_in_80_columns(drawn, curves):
+    table = [line for line in drawn.stdout.splitlines() if line.startswith(("│", "┃"))]
+    assert len(table) == 1 + sum(len(curve["points"]) for curve in curves)
+    assert len(table[0]) <= 80
 
 
 def test_what_the_tradeoff_chose_is_run_on_the_same_base_session(folder, curves):

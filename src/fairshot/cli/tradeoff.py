@@ -189,9 +189,13 @@ def _markdown(points: Sequence[Point], chosen: Mapping[str, Point]) -> str:
 
 
 def _table(points: Sequence[Point], chosen: Mapping[str, Point]) -> Table:
-    table = Table(title="rules between the two kinds of features; > chosen on pseudo-novel classes")
-    for title in ("", "strength", "Overall avg", "Base avg", "Inc avg", "Harmonic avg", "mean of both"):
-        table.add_column(title, justify="right" if title else "left")
+    table = Table(  # 80 columns hold it
+        title="rules between the two kinds of features: averages over sessions, in %",
+        caption="> chosen on pseudo-novel classes; Both: mean of Overall and Harmonic",
+        padding=(0, 0, 0, 1),
+    )
+    for title in ("", "strength", "Overall", "Base", "Inc", "Harmonic", "Both"):
+        table.add_column(title, justify="right" if title else "left", no_wrap=True)
     for point in points:
         mark = "> " if _is_chosen(point.gate, chosen) else "  "
         cells = [f"{getattr(point, name):.2f}" for name in METRICS]
