@@ -119,12 +119,12 @@ def test_components_table_orders_parts_and_mixes_ours_with_table_2(groups):
 
 def test_feature_tables_take_runs_without_self_optimizing_alone(groups):
     averages, overall, inc = feature_tables(groups, published())
-    assert [row.label for row in averages.rows if row.ours] == ["sss: Ours"]
+    assert [row.label for row in averages.rows if row.ours] == ["Ours: sss"]
     assert len(overall.columns) == 9
     assert len(inc.columns) == 8
     joined = make_result("sss", 0, "cifar100", CIFAR, recipe=switches("intra", "sr", way="pre"))
     averages, *_ = feature_tables(group_results([joined]), published())
-    assert [row.label for row in averages.rows if row.ours] == ["sss: Pre"]
+    assert [row.label for row in averages.rows if row.ours] == ["Pre: sss"]
     resisting = make_result("sss", 0, "cifar100", CIFAR, recipe=switches("intra", "sr", "resistance"))
     assert not [r for t in feature_tables(group_results([resisting]), published()) for r in t.rows if r.ours]
 

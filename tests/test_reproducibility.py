@@ -62,7 +62,7 @@ def test_without_an_own_row_the_paper_of_sss_counts_and_without_any_nothing(tmp_
     assert "| `cec` | reached | 70.00 | 59.53 | 59.53 |" in page  # the same figures in both places
     assert "| `c_fscil` | reached | 70.00 |  | 61.64 |" in page
     assert "above the row in the paper of SSS" in page
-    assert "| `fcil` | nothing published to compare with | 70.00 |  |  |  |" in page
+    assert "| `fcil` | no published figures known to us | 70.00 |  |  |  |" in page
     assert page.count("own publication: no row known to us") == 2
     assert page.count("paper of SSS: no row known to us") == 1
 
@@ -70,7 +70,7 @@ def test_without_an_own_row_the_paper_of_sss_counts_and_without_any_nothing(tmp_
 def test_shuffled_classes_are_not_compared_with_the_official_order(tmp_path):
     shuffled = run_of("teen", 70)
     shuffled.recipe["benchmark"] = {"class_order_seed": 3}
-    assert "nothing published to compare with" in page_of(tmp_path, shuffled)
+    assert "no published figures known to us" in page_of(tmp_path, shuffled)
 
 
 def test_reasons_are_taken_from_the_file_beside_the_runs(tmp_path):

@@ -36,7 +36,7 @@ def components_table(groups: Sequence[Group], published: Published) -> PaperTabl
     sources = [*(session_source(INC, t) for t in range(1, last)), summary_source(BASE_INC)]
     theirs = [
         Row(
-            "SSS",
+            "SSS, paper",
             tuple(Spread(value) for value in (*row.inc, row.base_inc)),
             source="SSS, table 2",
             remarks=(TRANSDUCTIVE,) if "calibration" in row.parts else (),
@@ -73,16 +73,16 @@ def feature_tables(groups: Sequence[Group], published: Published) -> list[PaperT
             [session_source(INC, t) for t in range(1, count)],
         ),
     )
-    ways = {row.way: row.printed_as for row in published.features}
-    ours = [
-        (way, group) for group in groups if (way := _way_without_self_optimizing(group, ways)) is not None
-    ]
+    ours = [(way, group) for group in groups if (way := _way_without_self_optimizing(group)) is not None]
     tables = []
     for key, title, sources in kinds:
-        own = [replace(our_row(g, sources), label=f"{g.label}: {ways[way]}") for way, g in ours]
-        theirs = [_published_way(row, key) for row in published.features] if _printed(groups) else []
-        rows = (*theirs, *own)
-        tables.append(PaperTable(key, title, "Without Resistance and Calibration.", _heads(sources), rows))
+        rows = []
+        for row in published.features:  # ours beside the paper's, way by way
+            rows += [_published_way(row, key)] if _printed(groups) else []
+            own = [our_row(group, sources) for way, group in ours if way == row.way]
+            rows += [replace(one, label=f"{row.printed_as}: {one.label}") for one in own]
+        caption = "Without Resistance and Calibration."
+        tables.append(PaperTable(key, title, caption, _heads(sources), tuple(rows)))
     return tables
 
 
@@ -93,15 +93,14 @@ def _published_way(row: FeaturesRow, key: str) -> Row:
         "features-incremental": row.inc,
     }[key]
     source = "SSS, table 3" if key == "features" else "SSS, table 11"
-    return Row(row.printed_as, tuple(map(Spread, values)), source=source)
+    return Row(f"{row.printed_as}: SSS, paper", tuple(map(Spread, values)), source=source)
 
 
-def _way_without_self_optimizing(group: Group, ways: dict[str, str]) -> str | None:
+def _way_without_self_optimizing(group: Group) -> str | None:
     parts = parts_of(group.results[0].method, group.results[0].recipe)
     if not parts or "sr" not in parts or parts & OPTIMIZING:
         return None
-    way = feature_way_of(group.results[0].recipe)
-    return way if way in ways else None
+    return feature_way_of(group.results[0].recipe)
 
 
 def _printed(groups: Sequence[Group]) -> bool:

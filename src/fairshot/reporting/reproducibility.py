@@ -56,7 +56,7 @@ class Entry:
     def verdict(self) -> str:
         """Say it plainly."""
         if self.gap is None:
-            return "nothing published to compare with"
+            return "no published figures known to us"
         if self.gap >= 0:
             return "reached"
         return "within 1 point" if self.gap >= -CLOSE else "not reached"
