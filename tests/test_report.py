@@ -189,14 +189,18 @@ def test_missing_pieces_are_named(tmp_path):
     (broken / "training.csv").write_text("step,epoch,loss\n")
     (broken / "tradeoff.json").write_text(json.dumps({"rules": [{"name": "x", "points": [{}]}]}))
     (tmp_path / "stopped" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "tuning").mkdir()
+    for name in ("recipe.yaml", "trials.json"):  # a search for settings is not a run that was interrupted
+        (tmp_path / "tuning" / name).touch()
     text = write_report([tmp_path]).read_text()
     assert re.search(r"/stopped</code>: no result.json: the run was interrupted", text)
     assert "/bare: no features.safetensors" in text
     assert "/bare: no training.csv" in text
     assert "/broken: features.safetensors cannot be read" in text
-    assert "/broken: training.csv cannot be read: it holds no line yet" in text
+    assert "/broken: training.csv cannot be read: it holds no line yet, or" in text
     assert "/broken: tradeoff.json cannot be read" in text
     assert "t-SNE, heat map and FMO cannot be drawn" in text
+    assert "/tuning" not in text
 
 
 def test_an_interrupted_run_alone_still_gives_a_page(tmp_path):

@@ -14,7 +14,7 @@ from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
 from fairshot.cli.options import Data, Device, Root, Seed, Set
 from fairshot.errors import UserError
 from fairshot.evaluation.experiment import Place, load_pictures
-from fairshot.evaluation.run_folder import LOG, RECIPE
+from fairshot.evaluation.run_folder import LOG, RECIPE, TRIALS
 from fairshot.evaluation.tuning import Trial, describe, pseudo_stream, tune
 from fairshot.files import write_atomically
 from fairshot.recipes import Recipe, load_recipe
@@ -66,7 +66,7 @@ def tune_command(
     trials = tune(points, pseudo, fabric, out / "trainings", reporter)
     best = max(trials, key=lambda trial: _value(trial, by))
     reporter.say(f"best by {by}: {describe(best)}")
-    write_atomically(out / "trials.json", json.dumps([_as_dict(trial) for trial in trials]).encode())
+    write_atomically(out / TRIALS, json.dumps([_as_dict(trial) for trial in trials]).encode())
     write_atomically(out / RECIPE, best.recipe.as_yaml().encode())
     CONSOLE.print(f"written to {out}", highlight=False)
 

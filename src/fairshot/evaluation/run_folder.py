@@ -16,6 +16,7 @@ TRAINING = "training.csv"
 TRAINING_COLUMNS = ("step", "epoch", "loss", "learning_rate", "images_per_second")
 CHECKPOINTS = "checkpoints"
 FIGURES = "figures"
+TRIALS = "trials.json"  # of a search for settings, whose folder is not that of a run
 
 
 def recipe_of(run: Path) -> Recipe:

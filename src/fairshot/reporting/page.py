@@ -20,6 +20,8 @@ from fairshot.reporting.runs import Run
 from fairshot.reporting.settings import PARTS
 from fairshot.reporting.style import COLOURS, swatch
 
+MOST_NAMED = 4  # methods in the title; of more it says how many
+
 
 def render_page(chapters: Sequence[Chapter], runs: Sequence[Run], command: str) -> str:
     """Fill the template."""
@@ -49,7 +51,8 @@ def _title(chapters: Sequence[Chapter]) -> str:
     benchmarks = dict.fromkeys(chapter.groups[0].benchmark for chapter in chapters)
     if not methods:
         return "No finished run yet"
-    return f"{', '.join(methods)} on {', '.join(benchmarks)}"
+    named = ", ".join(methods) if len(methods) <= MOST_NAMED else f"{len(methods)} methods"
+    return f"{named} on {', '.join(benchmarks)}"
 
 
 def _palette() -> str:

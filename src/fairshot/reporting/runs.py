@@ -22,6 +22,7 @@ from fairshot.evaluation.run_folder import (
     RESULT,
     TRAINING,
     TRAINING_COLUMNS,
+    TRIALS,
 )
 
 TRADE_OFF = "tradeoff.json"
@@ -137,7 +138,8 @@ def read_run(folder: Path) -> Run:
 
 
 def _is_run(folder: Path) -> bool:
-    return any((folder / trace).exists() for trace in TRACES)
+    searched = (folder / TRIALS).exists() and not (folder / RESULT).exists()
+    return not searched and any((folder / trace).exists() for trace in TRACES)
 
 
 def _read_features(path: Path, only_look: bool = False) -> Features:
@@ -160,6 +162,6 @@ def _read_training(path: Path) -> dict[str, NDArray[np.float64]]:
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     if not rows:
-        raise ValueError("it holds no line yet")
+        raise ValueError("it holds no line yet, or the base session was that of another run")
     columns = [name for name in TRAINING_COLUMNS if name in rows[0]]
     return {name: np.array([float(row[name]) for row in rows]) for name in columns}
