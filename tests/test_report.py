@@ -164,6 +164,15 @@ def test_page_says_under_which_conditions_each_method_ran(cifar):
     assert table.count("<tr class=") == 2
 
 
+def test_classes_are_compared_with_the_baseline_wherever_it_stands(tmp_path):
+    for method in ("alice", "ncm", "sss"):
+        write_run(tmp_path / method, make_result(method, sizes=(5, 3)), features=False)
+    text = write_report([tmp_path]).read_text()
+    assert "alice instead of ncm" in text
+    assert "sss instead of ncm" in text
+    assert "ncm: since the session that introduced the class" in text
+
+
 def test_figures_and_tables_lie_beside_the_page(cifar):
     folder = cifar.page.parent
     figures = {path.stem for path in (folder / "figures").iterdir()}

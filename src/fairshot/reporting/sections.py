@@ -14,6 +14,7 @@ from fairshot.reporting.measures import BASE, INC, OVERALL, SessionMeasure
 from fairshot.reporting.plates import Plate, Studio
 from fairshot.reporting.published import PublishedRow
 from fairshot.reporting.runs import Run
+from fairshot.reporting.settings import is_baseline
 from fairshot.reporting.style import method_name
 
 
@@ -68,13 +69,17 @@ def comparison(groups: Sequence[Group], rows: Sequence[PublishedRow], studio: St
 
 
 def classes(groups: Sequence[Group], studio: Studio) -> list[Plate]:
-    """Gain and loss of single classes: against the first method, and of that one since they were learnt."""
+    """Gain and loss of single classes: against a reference, and of that one since they were learnt.
+
+    The reference is the baseline, or the first method where it is not among them.
+    """
     plates = []
-    last = groups[0].session_count - 1
+    reference = next((g for g in groups if is_baseline(g.results[0].method)), groups[0])
+    last = reference.session_count - 1
     for place, group in enumerate(groups):
-        if place and group.results[0].class_names == groups[0].results[0].class_names:
-            points = classfigures.difference(group, groups[0])
-            title = f"{group.label} instead of {groups[0].label}, after session {last}"
+        if group is not reference and group.results[0].class_names == reference.results[0].class_names:
+            points = classfigures.difference(group, reference)
+            title = f"{group.label} instead of {reference.label}, after session {last}"
             key = f"classes-{place}"
         elif last:
             points = classfigures.change_since_learnt(group)

@@ -42,10 +42,15 @@ def same_name(one: str, other: str) -> bool:
     return _letters(one) == _letters(other)
 
 
+def is_baseline(method: str) -> bool:
+    """Whether a method is the one that others add something to."""
+    kind = methods().get(method)
+    return kind is not None and kind.facts.baseline
+
+
 def parts_of(method: str, recipe: Mapping[str, Any]) -> frozenset[str] | None:
     """Find which parts of SSS were on; the baseline is SSS without any, others have no such parts."""
-    kind = methods().get(method)
-    if kind is not None and kind.facts.baseline:
+    if is_baseline(method):
         return frozenset()
     switches = section(recipe, "method")
     if not PARTS.keys() <= switches.keys():
