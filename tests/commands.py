@@ -17,7 +17,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["fairshot.cli"])
+_CONTEXT.set_forkserver_preload(  # with what they need, all that takes long to import
+    ["fairshot.cli.ablate", "fairshot.cli.bench", "fairshot.cli.compare", "fairshot.cli.teach"]
+)
 
 
 @dataclass

@@ -16,10 +16,10 @@ from sklearn.model_selection import cross_val_score
 from fairshot import SSS
 from fairshot.benchmarks import load_stream
 from fairshot.benchmarks.stream import LabelledPictures, StreamSettings
-from fairshot.errors import UserError
+from fairshot.errors import TrainingStopped, UserError
 from fairshot.methods import sss
 from fairshot.training.batches import seed_of
-from fairshot.training.loop import Trainer, TrainingStopped
+from fairshot.training.loop import Trainer
 from fairshot.training.views import ViewSettings
 
 LEARNING = {"size": 14, "epochs": 5, "batch": 15, "learning_rate": 0.05, "training": {"momentum": 0.8}}

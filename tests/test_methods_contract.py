@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from fairshot.benchmarks.stream import Stream
+from fairshot.errors import TrainingStopped
 from fairshot.evaluation.metrics import metrics_from_confusions
 from fairshot.evaluation.sessions import run_sessions
 from fairshot.methods import method_named, methods
@@ -16,7 +17,7 @@ from fairshot.progress import SILENT
 from fairshot.recipes import load_recipe, recipe_names
 from fairshot.training.batches import Batches
 from fairshot.training.hardware import choose_hardware
-from fairshot.training.loop import Step, TrainingSettings, TrainingStopped
+from fairshot.training.loop import Step, TrainingSettings
 from fairshot.training.views import NOISE_COLUMNS
 from toys import MODEL, SMALL, VIEWS, after_base, fit_toy, toy_method, toy_stream
 

@@ -13,6 +13,7 @@ import torch
 from fairshot import files
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.benchmarks.stream import LabelledPictures
+from fairshot.errors import TrainingStopped
 from fairshot.methods import method_named
 from fairshot.models.embedder import ModelSettings
 from fairshot.models.pixels import cut
@@ -22,7 +23,7 @@ from fairshot.training.batches import Batches
 from fairshot.training.checkpoints import Checkpoint, Checkpoints
 from fairshot.training.hardware import choose_hardware
 from fairshot.training.interruption import watch_for_interruption
-from fairshot.training.loop import Trainer, TrainingSettings, TrainingStopped
+from fairshot.training.loop import Trainer, TrainingSettings
 from fairshot.training.views import ViewSettings
 
 

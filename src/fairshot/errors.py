@@ -1,4 +1,4 @@
-"""The one kind of error that is the user's to mend: it says what was given, expected, and what to do."""
+"""What ends a command early: an error that is the user's to mend, or a training that was told to stop."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from difflib import get_close_matches
 
 class UserError(ValueError):
     """Something given to fairshot cannot be used; the message is complete without a traceback."""
+
+
+class TrainingStopped(Exception):
+    """The training stopped early, by a signal or a time limit; its checkpoint lets it go on."""
 
 
 def did_you_mean(given: str, names: Iterable[str]) -> str:

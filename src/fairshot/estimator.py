@@ -24,7 +24,7 @@ from fairshot.benchmarks.cache import Resize
 from fairshot.benchmarks.images import as_pictures, channels_of
 from fairshot.benchmarks.pictures import Bytes, Pictures
 from fairshot.benchmarks.stream import LabelledPictures
-from fairshot.errors import UserError
+from fairshot.errors import TrainingStopped, UserError
 from fairshot.files import write_atomically
 from fairshot.labels import as_array, as_labels, distinct, from_json, to_json
 from fairshot.methods import sss
@@ -33,7 +33,7 @@ from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Settings, explain
 from fairshot.training.batches import seed_of
 from fairshot.training.hardware import choose_hardware
-from fairshot.training.loop import Trainer, TrainingSettings, TrainingStopped
+from fairshot.training.loop import Trainer, TrainingSettings
 from fairshot.training.views import ViewSettings
 
 FILE_NAME, FORMAT = "estimator.json", 1

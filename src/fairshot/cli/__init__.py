@@ -3,52 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
-from fairshot.cli import ablate, bench, compare, data, poison, report, run, serve, teach, tradeoff, tune
 from fairshot.cli.console import CONSOLE, MESSAGES
-from fairshot.errors import UserError
-from fairshot.training.loop import TrainingStopped
+from fairshot.cli.overview import Overview, add_stand_ins
+from fairshot.errors import TrainingStopped, UserError
 
 # Exit codes: something given cannot be used; the same command goes on; Ctrl-C outside of training.
 UNUSABLE, UNFINISHED, INTERRUPTED = 2, 75, 130
 
 app = typer.Typer(
     name="fairshot",
+    cls=Overview,
     help="Give new classes a fair shot: learn them from five pictures each, without bias.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-COMMANDS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {  # by the heading they stand under
-    "Experiments": {
-        "run": run.run_command,
-        "compare": compare.compare_command,
-        "list": run.list_command,
-        "data": data.app,
-    },
-    "Reports": {
-        "report": report.report_command,
-        "reproducibility": report.reproducibility_command,
-    },
-    "Studies": {
-        "tune": tune.tune_command,
-        "tradeoff": tradeoff.tradeoff_command,
-        "ablate": ablate.app,
-        "poison": poison.poison_command,
-        "bench": bench.app,
-    },
-    "Stores of taught classes": {**teach.COMMANDS, "serve": serve.serve_command},
-}
-for heading, commands in COMMANDS.items():
-    for name, command in commands.items():
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name, rich_help_panel=heading)
-        else:
-            app.command(name, rich_help_panel=heading)(command)
+add_stand_ins(app)
 
 
 def _print_version(asked: bool) -> None:

@@ -15,7 +15,7 @@ from rich.progress import TaskID
 from fairshot.cli.console import CONSOLE, ConsoleReporter, new_bars, this_command
 from fairshot.cli.options import Device, Fresh, Minutes, Root, Set
 from fairshot.cli.run import present
-from fairshot.errors import UserError
+from fairshot.errors import TrainingStopped, UserError
 from fairshot.evaluation.cluster import Ended, run_on_ray
 from fairshot.evaluation.experiment import Place, run
 from fairshot.evaluation.grid import Cell, plan
@@ -24,7 +24,6 @@ from fairshot.evaluation.run_folder import FIGURES, LOG
 from fairshot.reporting.conditions import conditions_table
 from fairshot.reporting.figures import write_figures
 from fairshot.training.hardware import choose_hardware
-from fairshot.training.loop import TrainingStopped
 
 Methods = Annotated[
     list[str],

@@ -8,8 +8,6 @@ from typing import Annotated
 import typer
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
-from fairshot.reporting.report import write_report
-from fairshot.reporting.reproducibility import write_reproducibility
 
 
 def report_command(
@@ -24,6 +22,8 @@ def report_command(
 
     Runs that differ only in their seed are averaged. What a run does not hold, the report says is missing.
     """
+    from fairshot.reporting.report import write_report  # draws: seconds to import, and --help needs none
+
     page = write_report(runs, out, this_command(), ConsoleReporter())
     CONSOLE.print(f"{page} (figures and tables beside it)", highlight=False)
 
@@ -36,5 +36,7 @@ def reproducibility_command(
 
     Why something is not reached is written by hand into RUNS/verdicts.yaml, a line `method: reason` each.
     """
+    from fairshot.reporting.reproducibility import write_reproducibility
+
     page = write_reproducibility(folder, out, this_command())
     CONSOLE.print(f"{page}", highlight=False)

@@ -1,25 +1,21 @@
-"""`fairshot run` and `fairshot list`: experiments from recipes."""
+"""`fairshot run`: an experiment from a recipe."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from fairshot import benchmarks
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
 from fairshot.cli.options import Base, Data, Device, Fresh, Minutes, Root, Seed, Set
 from fairshot.errors import UserError
 from fairshot.evaluation.experiment import Place, run
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import FIGURES, LOG
-from fairshot.methods import methods
-from fairshot.recipes import Recipe, default_recipe, load_recipe, recipe_names
+from fairshot.recipes import Recipe, default_recipe, load_recipe
 from fairshot.reporting.figures import write_figures
 from fairshot.reporting.tables import side_by_side
 from fairshot.training.hardware import choose_hardware
@@ -75,21 +71,6 @@ def run_command(
     )
     if result is not None:
         present([result], folder)
-
-
-def list_command() -> None:
-    """List methods, benchmarks and recipes."""
-    table = Table("method", "what it does", "passes", "keeps\npictures", "knows\nfuture", box=None)
-    for name, method in methods().items():
-        facts = method.facts
-        flags = ["yes" if flag else "no" for flag in (facts.keeps_exemplars, facts.knows_future)]
-        table.add_row(name, facts.summary, str(method.passes(method.Settings())), *flags)
-    CONSOLE.print(table)
-    CONSOLE.print(f"\nbenchmarks  {'  '.join(benchmarks.names())}")
-    recipes = Table("recipes of", f"methods, named as in {default_recipe('doodles')}", box=None)
-    for benchmark, names in itertools.groupby(recipe_names(), key=lambda name: name.partition("/")[0]):
-        recipes.add_row(benchmark, "  ".join(name.partition("/")[2] for name in names))
-    CONSOLE.print("", recipes)
 
 
 def run_with_bars(recipe: Recipe, place: Place) -> Result | None:

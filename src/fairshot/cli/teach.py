@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -296,21 +296,3 @@ def _say(text: str) -> None:
 
 def _print_json(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False))
-
-
-COMMANDS: dict[str, Callable[..., None]] = {
-    "new": new_command,
-    "teach": teach_command,
-    "predict": predict_command,
-    "forget": forget_command,
-    "rename": rename_command,
-    "merge": merge_command,
-    "undo": undo_command,
-    "history": history_command,
-    "classes": classes_command,
-    "adapt": adapt_command,
-    "evaluate": evaluate_command,
-    "export": export_command,
-    "import": import_command,
-    "doodles": doodles_command,
-}

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import yaml
 
-from fairshot.errors import UserError
+from fairshot.errors import TrainingStopped, UserError
 from fairshot.evaluation.experiment import Place, run
 from fairshot.evaluation.grid import Cell
 from fairshot.evaluation.run_folder import LOG
@@ -19,7 +19,6 @@ from fairshot.methods.own import load_own, own_sources
 from fairshot.progress import LogReporter
 from fairshot.recipes import check_recipe
 from fairshot.training.hardware import choose_hardware
-from fairshot.training.loop import TrainingStopped
 
 RETRIES = 3  # of a run whose machine is lost; it goes on from its checkpoint
 

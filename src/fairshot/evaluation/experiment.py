@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from filelock import FileLock, Timeout
-from lightning_fabric import Fabric
 from safetensors.torch import load, save
 
 from fairshot.benchmarks import load_stream
@@ -47,6 +46,9 @@ from fairshot.recipes import Recipe
 from fairshot.training.batches import seed_of
 from fairshot.training.hardware import describe_device
 from fairshot.training.loop import Row, Trainer
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 OWN_PICTURES = "folder"  # the benchmark name of recipes for own pictures
 

@@ -16,7 +16,6 @@ from fairshot.methods.exemplars import ExemplarSkeleton, nearest_to_mean
 from fairshot.methods.finetuning import descend
 from fairshot.methods.method import Facts
 from fairshot.methods.skeleton import SkeletonSettings
-from fairshot.models.backbones import stages
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.progress import SILENT, Reporter
 from fairshot.training.loop import Trainer
@@ -122,12 +121,12 @@ class Lesson:
         self.base_classes, self.old_classes = method.base_classes, method.seen_classes
         self.branch = copy.deepcopy(method.current).eval()
         self.mixer = copy.deepcopy(method.mixer)
-        *below, last = stages(self.branch.backbone)
+        *below, last = self.branch.stages()
         self.last = last.requires_grad_(True)
         with torch.no_grad():  # the stages below are frozen: what they give is computed once
             self.maps = nn.Sequential(*below)(self.branch.normalised(images / 255))
             now = last(self.maps)
-            base = stages(method.embedder.backbone)[-1](self.maps)
+            base = method.embedder.stages()[-1](self.maps)
             self.looks = normalize(base, dim=1)
             self.by_base = self._logits(base, means[: self.base_classes, 0])
             self.by_previous = self._logits(now, method.rows)

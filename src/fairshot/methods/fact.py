@@ -11,7 +11,6 @@ from fairshot.classifiers.similarity import similarity
 from fairshot.methods.method import Facts
 from fairshot.methods.mixing import BetaWeights
 from fairshot.methods.skeleton import Skeleton, SkeletonSettings
-from fairshot.models.backbones import stages
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.models.heads import CosineHead
 from fairshot.settings import Share
@@ -44,7 +43,7 @@ class ForwardCompatible(Objective):
         self.register_buffer("virtual", virtual.clone())
         chosen = torch.rand(classes, len(virtual)).argsort(dim=1)[:, : settings.reserved]
         self.register_buffer("allowed", one_hot(chosen, len(virtual)).sum(1).bool())
-        self.parts = [tuple(stages(embedder.backbone))]  # in a list: their weights are the embedder's
+        self.parts = [tuple(embedder.stages())]  # in a list: their weights are the embedder's
 
     def forward(self, views: list[Tensor], labels: Tensor, noise: Tensor) -> Tensor:
         """Return the loss on base classes plus, weighted, the three that reserve room."""

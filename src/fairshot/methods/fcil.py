@@ -10,7 +10,6 @@ from torch.nn.functional import cross_entropy, kl_div, normalize
 from fairshot.methods.finetuning import descend
 from fairshot.methods.method import Facts
 from fairshot.methods.skeleton import Skeleton, SkeletonSettings
-from fairshot.models.backbones import stages
 from fairshot.models.embedder import Embedder, Features
 from fairshot.models.heads import CosineHead, cosine_cross_entropy
 from fairshot.training.loop import Objective
@@ -38,7 +37,7 @@ class EmbeddingInfomax(Objective):
     def __init__(self, embedder: Embedder, classes: int, settings: FCILSettings) -> None:
         super().__init__()
         self.embedder, self.settings, self.views = embedder, settings, settings.views
-        self.parts = [tuple(stages(embedder.backbone))]  # in a list: their weights are the embedder's
+        self.parts = [tuple(embedder.stages())]  # in a list: their weights are the embedder's
         self.head = CosineHead(classes, embedder.width)
         self.low = nn.Linear(self._channels_below(), settings.projection)
         self.high = nn.Linear(embedder.width, settings.projection)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal, cast
 
 import torch
-from scipy.stats import beta
 from torch import Tensor, nn
 
 from fairshot.training.loop import Objective
@@ -19,6 +18,8 @@ class BetaWeights(nn.Module):
     quantiles: Tensor
 
     def __init__(self, shape: float) -> None:
+        from scipy.stats import beta  # takes a second to import, and few methods blend so
+
         super().__init__()
         steps = (torch.arange(4096, dtype=torch.float64) + 0.5) / 4096
         quantiles = torch.from_numpy(beta.ppf(steps.numpy(), shape, shape)).float()

@@ -9,7 +9,6 @@ from pydantic import Field, ValidationInfo, field_validator
 from torch import Tensor, nn
 
 from fairshot.benchmarks.pictures import Pictures
-from fairshot.models.backbones import build_backbone, feature_width
 from fairshot.models.heads import SR
 from fairshot.models.pixels import DevicePictures, centre_boxes, cut
 from fairshot.progress import SILENT, Reporter
@@ -60,6 +59,8 @@ class Embedder(nn.Module):
     def __init__(
         self, settings: ModelSettings, channels: int, sr_width: int | None = None, sr_batch_norm: bool = False
     ) -> None:
+        from fairshot.models.backbones import build_backbone, feature_width  # timm takes seconds to import
+
         super().__init__()
         self.settings = settings
         self.channels = channels
@@ -71,6 +72,12 @@ class Embedder(nn.Module):
             self.register_buffer(name, torch.tensor(_per_channel(values, channels)).view(1, -1, 1, 1))
         # As it is trained: a network that was loaded then answers to the last bit as the one that was saved.
         self.to(memory_format=torch.channels_last)
+
+    def stages(self) -> list[nn.Sequential]:
+        """Cut a residual backbone into its stages, which share its weights."""
+        from fairshot.models.backbones import stages
+
+        return stages(self.backbone)
 
     def follow_with(self, module: nn.Module, width: int) -> None:
         """Put a module of a method's own, of that output width, in the place of SR."""

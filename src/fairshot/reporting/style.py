@@ -14,7 +14,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.style import context
-from sklearn.isotonic import isotonic_regression
 
 from fairshot.files import write_atomically
 
@@ -136,6 +135,8 @@ def label_line_ends(axes: Axes, ends: Sequence[LineEnd], gap: float = 4.2) -> No
 
     `gap` is the least distance between two labels in percent of the height of the axes.
     """
+    from sklearn.isotonic import isotonic_regression  # a second to import, and only this needs it
+
     low, high = axes.get_ylim()
     ends = sorted(ends, key=lambda end: end.y)
     steps = gap / 100 * (high - low) * np.arange(len(ends))

@@ -18,7 +18,6 @@ from typing import Self
 import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict
-from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 SETTING = "confidence"
@@ -80,6 +79,8 @@ class Logistic(BaseModel):
     @classmethod
     def fit(cls, decisions: Decisions, truth: Tensor, weights: Tensor, otherwise: Logistic) -> Self:
         """Fit the model of each look; where a look has nothing to tell true from false, take another's."""
+        from sklearn.linear_model import LogisticRegression  # a second to import, and answers need no fit
+
         models = []
         for second, fallback in ((False, otherwise.first), (True, otherwise.second)):
             chosen = decisions.second_look == second

@@ -13,7 +13,6 @@ from unicodedata import normalize
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.metrics import roc_auc_score
 
 from fairshot.benchmarks.images import is_image_name
 from fairshot.errors import UserError
@@ -103,6 +102,8 @@ def read_folder(store: Store, folder: str | Path, reporter: Reporter = SILENT) -
 
 def evaluate(store: Store, labelled: LabelledFeatures, rejection_rate: float = 0.1) -> Evaluation:
     """Compare the answers of a store with the classes the images show."""
+    from sklearn.metrics import roc_auc_score  # a second to import, and no other command of a store needs it
+
     answers = store.answer(labelled.features, top=1)
     base = {info.name: info.base for info in store.classes()}
     known = np.array([name in base for name in labelled.names])

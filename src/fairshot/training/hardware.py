@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import platform
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from fairshot.errors import UserError
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 
 def choose_hardware(device: str = "auto", processes: int = 1, machines: int = 1) -> Fabric:
@@ -25,6 +27,8 @@ def choose_hardware(device: str = "auto", processes: int = 1, machines: int = 1)
         raise UserError(
             f"processes: {processes} asked for, but there are {torch.cuda.device_count()} GPUs here"
         )
+    from lightning_fabric import Fabric  # takes seconds to import, and what only lists methods trains none
+
     fabric = Fabric(
         accelerator=device,
         devices=processes,

@@ -7,16 +7,16 @@ import time
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
-from lightning_fabric import Fabric
 from pydantic import Field
 from torch import Tensor, nn
 
 from fairshot.benchmarks.pictures import Ints
 from fairshot.benchmarks.stream import LabelledPictures
+from fairshot.errors import TrainingStopped
 from fairshot.models.pixels import DevicePictures
 from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Settings, Share
@@ -25,6 +25,9 @@ from fairshot.training.checkpoints import Checkpoint, Checkpoints
 from fairshot.training.hardware import share_batch_norms, synchronise
 from fairshot.training.interruption import watch_for_interruption
 from fairshot.training.views import NOISE_COLUMNS, ViewSettings, random_view
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 CHECKPOINT_SHARE = 0.03  # of the time may go into checkpoints
 STEPS_BETWEEN_AGREEMENTS = 8  # how often several processes ask each other whether to stop
@@ -79,10 +82,6 @@ class Objective(nn.Module):
         """Return the pixels a side of the view of that index."""
         del index
         return size
-
-
-class TrainingStopped(Exception):
-    """The training stopped early, by a signal or a time limit; its checkpoint lets it go on."""
 
 
 @dataclass

@@ -1,0 +1,27 @@
+"""`fairshot list`: what there is to run."""
+
+from __future__ import annotations
+
+import itertools
+
+from rich.table import Table
+
+from fairshot import benchmarks
+from fairshot.cli.console import CONSOLE
+from fairshot.methods import methods
+from fairshot.recipes import default_recipe, recipe_names
+
+
+def list_command() -> None:
+    """List methods, benchmarks and recipes."""
+    table = Table("method", "what it does", "passes", "keeps\npictures", "knows\nfuture", box=None)
+    for name, method in methods().items():
+        facts = method.facts
+        flags = ["yes" if flag else "no" for flag in (facts.keeps_exemplars, facts.knows_future)]
+        table.add_row(name, facts.summary, str(method.passes(method.Settings())), *flags)
+    CONSOLE.print(table)
+    CONSOLE.print(f"\nbenchmarks  {'  '.join(benchmarks.names())}")
+    recipes = Table("recipes of", f"methods, named as in {default_recipe('doodles')}", box=None)
+    for benchmark, names in itertools.groupby(recipe_names(), key=lambda name: name.partition("/")[0]):
+        recipes.add_row(benchmark, "  ".join(name.partition("/")[2] for name in names))
+    CONSOLE.print("", recipes)
