@@ -241,7 +241,11 @@ def test_a_time_limit_stops_and_the_same_command_goes_on(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--set", "training.epoch=3"], "training.epoch: unknown key"),
+        (["--set", "training.epoch=3"], "training.epoch: unknown key; did you mean epochs?\n"),
+        (["--set", "trainig.epochs=3"], "trainig: unknown key; did you mean training?\n"),
+        (["--set", "epochs=3"], "epochs: unknown key; did you mean training.epochs?\n"),
+        (["--set", "method.gama=0.2"], "method.gama: unknown key; did you mean gamma?\n"),
+        (["--set", "model.colour=red"], "model.colour: unknown key\n"),
         (["--set", "training.epochs=many"], "training.epochs: "),
         (["--set", "training.epochs=yes"], "training.epochs: "),
         (["--set", "training.learning_rate=.nan"], "training.learning_rate: "),

@@ -321,7 +321,7 @@ def _section(settings: type[SettingsT], name: str, chosen: Options, further: Opt
     try:
         return settings.model_validate({**chosen, **(further or {})})
     except ValidationError as problem:
-        raise UserError(explain(problem, f"{name}.")) from None
+        raise UserError(explain(problem, settings, f"{name}.")) from None
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, get_args
 
 from pydantic import (
@@ -13,6 +14,8 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
+
+from fairshot.errors import did_you_mean
 
 
 class Settings(BaseModel):
@@ -42,17 +45,31 @@ ShareRange = Annotated[tuple[Share, Share], AfterValidator(_in_rising_order)]
 PositiveRange = Annotated[tuple[Positive, Positive], AfterValidator(_in_rising_order)]
 
 
-def explain(problem: ValidationError, prefix: str) -> str:
-    """Return one line for each key that cannot be used, named with the section it stands in."""
+def explain(problem: ValidationError, settings: type[Settings], prefix: str = "") -> str:
+    """Return one line for each key of the settings that cannot be used, named with its section."""
     lines = []
     for error in problem.errors():
         key = prefix + ".".join(str(part) for part in error["loc"])
         what = error["msg"].removeprefix("Value error, ")
         if error["type"] == "extra_forbidden":
-            what = "unknown key"
+            what = f"unknown key{_meant(settings, error['loc'])}"
         elif error["type"] in ("model_type", "dict_type"):
             what = f"expected a section of keys and values, got {error['input']!r}"
         elif error["type"] != "missing" and not isinstance(error["input"], dict):
             what += f", got {error['input']!r}"
         lines.append(f"{key.rstrip('.')}: {what}")
     return "\n".join(lines)
+
+
+def _meant(settings: type[Settings], path: Sequence[int | str]) -> str:
+    """Ask for the key that is spelt alike, or for the section in which there is one of this name."""
+    *sections, key = (str(part) for part in path)
+    section: Any = settings
+    for name in sections:
+        section = section.model_fields[name].annotation
+    if alike := did_you_mean(key, section.model_fields):
+        return alike
+    for name, field in section.model_fields.items():
+        if key in getattr(field.annotation, "model_fields", ()):
+            return f"; did you mean {name}.{key}?"
+    return ""

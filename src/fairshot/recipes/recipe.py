@@ -111,15 +111,16 @@ def check_recipe(content: Mapping[str, Any]) -> Recipe:
     try:
         sections = _Sections.model_validate(content)
     except ValidationError as problem:
-        raise UserError(explain(problem, "")) from None
+        raise UserError(explain(problem, _Sections)) from None
     options = dict(sections.method)
     name = options.pop("name", None)
     if not isinstance(name, str):
         raise UserError(f"method.name: missing; a recipe names its method, for example {OWN_METHOD}")
+    expected = method_named(name).Settings
     try:
-        method = method_named(name).Settings.model_validate(options)
+        method = expected.model_validate(options)
     except ValidationError as problem:
-        raise UserError(explain(problem, "method.")) from None
+        raise UserError(explain(problem, expected, "method.")) from None
     return Recipe(
         sections.seed, sections.benchmark, sections.model, sections.views, sections.training, name, method
     )
