@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairshot.methods.bidist import Lesson, trust_in_base
+from fairshot.methods.bidist import FineTuning, trust_in_base
 from fairshot.models.backbones import stages
 from toys import after_base, fit_toy, toy_stream
 
@@ -60,13 +60,13 @@ def test_base_classes_trust_the_base_teacher_and_others_by_resemblance():
         assert float(found[c]) == pytest.approx(expected)
 
 
-def lesson() -> Lesson:
+def lesson() -> FineTuning:
     method, shots = after_base("bidist"), toy_stream().sessions[1].train
     labels = torch.from_numpy(shots.labels)
     features = method.embed(shots.pictures)
     means, _ = method.extended(features, labels)
     images = torch.cat([method.images(shots.pictures), method.exemplars])
-    return Lesson(method, images, torch.cat([labels, method.exemplar_labels]), means)
+    return FineTuning(method, images, torch.cat([labels, method.exemplar_labels]), means)
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fairshot.methods.topic import (
-    Lesson,
+    FineTuning,
     anchor_loss,
     by_class,
     neighbours,
@@ -67,7 +67,7 @@ def lesson() -> tuple:
     method, shots = after_base("topic"), toy_stream().sessions[1].train
     labels = torch.from_numpy(shots.labels)
     means, _ = method.extended(method.embed(shots.pictures), labels)
-    return method, Lesson(method, method.images(shots.pictures), labels, means)
+    return method, FineTuning(method, method.images(shots.pictures), labels, means)
 
 
 def test_shots_are_drawn_to_their_node_and_neighbours_of_other_classes_parted():

@@ -91,11 +91,11 @@ class BiDist(ExemplarSkeleton[BiDistSettings]):
         new = range(self.seen_classes, len(means))
         images = torch.cat([features["images"], self.exemplars])
         targets = torch.cat([labels, self.exemplar_labels])
-        lesson = Lesson(self, images, targets, means)
-        lesson.learn()
+        tuning = FineTuning(self, images, targets, means)
+        tuning.learn()
         chosen = nearest_to_mean(features["g"], labels, means, 1)
         chosen = chosen[labels[chosen] >= new.start]
-        self.current, self.mixer, self.rows = lesson.branch, lesson.mixer, lesson.rows.detach()
+        self.current, self.mixer, self.rows = tuning.branch, tuning.mixer, tuning.rows.detach()
         self.prototypes, self.counts = means, counts
         self.exemplars = torch.cat([self.exemplars, features["images"][chosen]])
         self.exemplar_labels = torch.cat([self.exemplar_labels, labels[chosen]])
@@ -113,7 +113,7 @@ class BiDist(ExemplarSkeleton[BiDistSettings]):
         return torch.as_tensor(cosines)
 
 
-class Lesson:
+class FineTuning:
     """Fine-tuning in one session, on copies: whatever fails, the method is as it was."""
 
     def __init__(self, method: BiDist, images: Tensor, targets: Tensor, means: Tensor) -> None:

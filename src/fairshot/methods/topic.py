@@ -70,15 +70,15 @@ class TOPIC(ExemplarSkeleton[TOPICSettings]):
     def extend(self, features: Features, labels: Tensor) -> None:
         """Fine-tune the network on the shots, and grow a node for each new class."""
         means, counts = self.extended(features, labels)
-        lesson = Lesson(self, features["images"], labels, means)
-        lesson.learn()
-        self.embedder = lesson.embedder
+        tuning = FineTuning(self, features["images"], labels, means)
+        tuning.learn()
+        self.embedder = tuning.embedder
         self.prototypes, self.counts = means, counts
-        self.nodes = lesson.all_nodes().detach()
-        self.spread = torch.cat([self.spread, self.spread.mean(0).expand(len(lesson.kept), -1)])
-        self.edges = lesson.edges
-        self.exemplars = torch.cat([self.exemplars, features["images"][lesson.kept]])
-        self.exemplar_labels = lesson.node_labels
+        self.nodes = tuning.all_nodes().detach()
+        self.spread = torch.cat([self.spread, self.spread.mean(0).expand(len(tuning.kept), -1)])
+        self.edges = tuning.edges
+        self.exemplars = torch.cat([self.exemplars, features["images"][tuning.kept]])
+        self.exemplar_labels = tuning.node_labels
 
     def scores(self, features: Features, novel_only: bool = False) -> Tensor:
         """Return the cosine with the nearest node of each class."""
@@ -89,7 +89,7 @@ class TOPIC(ExemplarSkeleton[TOPICSettings]):
         return cosines
 
 
-class Lesson:
+class FineTuning:
     """Fine-tuning in one session, on a copy: whatever fails, the method is as it was."""
 
     def __init__(self, method: TOPIC, images: Tensor, labels: Tensor, means: Tensor) -> None:

@@ -48,7 +48,7 @@ class SessionView(NamedTuple):
     confusions: list[Confusion]
 
 
-class Balance(NamedTuple):
+class BalanceCard(NamedTuple):
     """How a method treats base and novel classes on average."""
 
     label: str
@@ -68,7 +68,7 @@ class Chapter:
     summary: PaperTable
     diagnosis: PaperTable
     conditions: list[Conditions]
-    balances: list[Balance]
+    balances: list[BalanceCard]
     sessions: list[SessionView]
     tables: list[PaperTable]
     table_files: dict[str, list[str]]
@@ -144,11 +144,11 @@ def _plates(
     return plates | {"features": sections.features(groups, runs, studio, reporter)}
 
 
-def _balance(place: int, group: Group) -> Balance | None:
+def _balance(place: int, group: Group) -> BalanceCard | None:
     base, novel, ratio = (group.summary(measure.pick) for measure in (BASE_AVG, INC_AVG, BASE_INC))
     if base is None or novel is None or ratio is None:
         return None
-    return Balance(group.label, method_name(place), base.mean, novel.mean, ratio.mean)
+    return BalanceCard(group.label, method_name(place), base.mean, novel.mean, ratio.mean)
 
 
 def _session_view(groups: Sequence[Group], t: int) -> SessionView:

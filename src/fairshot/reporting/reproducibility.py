@@ -31,7 +31,7 @@ its figures and else with the row that the paper of SSS prints for it: **reached
 
 
 @dataclass(frozen=True)
-class Entry:
+class Comparison:
     """One method: our runs, its own published row, and the row of the paper of SSS."""
 
     group: Group
@@ -72,11 +72,11 @@ def write_reproducibility(folder: Path, out: Path | None = None, command: str = 
     reasons = _read_reasons(folder / REASONS, {result.method for result in results})
     lines = ["# Reproducibility", INTRODUCTION.format(command=command or "fairshot reproducibility")]
     for benchmark, groups in by_benchmark(group_results(results)).items():
-        entries = [_entry(group, reasons) for group in groups]
-        lines += [f"## {benchmark}\n", *_overview(entries), ""]
-        for entry in entries:
-            folders = [name for name, result in runs.items() if entry.group.holds(result)]
-            lines += [*_section(entry, folders), ""]
+        comparisons = [_comparison(group, reasons) for group in groups]
+        lines += [f"## {benchmark}\n", *_overview(comparisons), ""]
+        for comparison in comparisons:
+            folders = [name for name, result in runs.items() if comparison.group.holds(result)]
+            lines += [*_section(comparison, folders), ""]
     out = out or folder / PAGE
     write_atomically(out, "\n".join(lines).encode())
     return out
@@ -99,37 +99,41 @@ def _read_reasons(path: Path, methods: set[str]) -> dict[str, str]:
     return reasons
 
 
-def _entry(group: Group, reasons: Mapping[str, str]) -> Entry:
+def _comparison(group: Group, reasons: Mapping[str, str]) -> Comparison:
     result = group.results[0]
     rows: list[PublishedRow] = []
     if section(result.recipe, "benchmark").get("class_order_seed") is None:  # as all others have them
         rows = published().of(result.method, group.benchmark, group.session_count)
     own = next((row for row in rows if row.own is not None), None)
     rerun = next((row for row in rows if row.source != row.own), None)
-    return Entry(group, own, rerun, reasons.get(result.method))
+    return Comparison(group, own, rerun, reasons.get(result.method))
 
 
-def _overview(entries: Sequence[Entry]) -> Iterator[str]:
+def _overview(comparisons: Sequence[Comparison]) -> Iterator[str]:
     yield from _head("method", "verdict", "ours", "own publication", "paper of SSS", "difference")
-    for entry in entries:
-        theirs = ["" if row is None else f"{row.average:.2f}" for row in (entry.own, entry.rerun)]
-        gap = "" if entry.gap is None else f"{entry.gap:+.2f}"
-        yield _line(f"`{entry.group.label}`", entry.verdict, _spread(entry.average), *theirs, gap)
+    for comparison in comparisons:
+        theirs = ["" if row is None else f"{row.average:.2f}" for row in (comparison.own, comparison.rerun)]
+        gap = "" if comparison.gap is None else f"{comparison.gap:+.2f}"
+        yield _line(
+            f"`{comparison.group.label}`", comparison.verdict, _spread(comparison.average), *theirs, gap
+        )
 
 
-def _section(entry: Entry, folders: Sequence[str]) -> Iterator[str]:
-    group = entry.group
+def _section(comparison: Comparison, folders: Sequence[str]) -> Iterator[str]:
+    group = comparison.group
     (known,) = conditions([group])
     seeds = ", ".join(str(result.seed) for result in group.results)
     yield f"### {group.label}\n"
     yield from _head("", "backbone", "epochs", "session 0", "average", "last")
-    ours = (group.session(0, OVERALL.pick), entry.average, group.summary(LAST.pick))
+    ours = (group.session(0, OVERALL.pick), comparison.average, group.summary(LAST.pick))
     unlabelled = ", unlabelled test images used" if group.results[0].transductive else ""
     label = f"ours, seed{'s' * (len(group.results) > 1)} {seeds}{unlabelled}"
     yield _line(label, known.backbone, known.epochs, *map(_spread, ours))
-    yield _published_line(entry.own, entry.own.own if entry.own else "", "own publication")
-    yield _published_line(entry.rerun, entry.rerun.source if entry.rerun else "", "paper of SSS")
-    yield f"\n**{entry.verdict.capitalize()}.**" + _explanation(entry) + "\n"
+    yield _published_line(comparison.own, comparison.own.own if comparison.own else "", "own publication")
+    yield _published_line(
+        comparison.rerun, comparison.rerun.source if comparison.rerun else "", "paper of SSS"
+    )
+    yield f"\n**{comparison.verdict.capitalize()}.**" + _explanation(comparison) + "\n"
     yield "\n".join(f"    {result.command}" for result in group.results) + "\n"
     device = " and ".join(sorted({result.environment.device for result in group.results}))
     yield f"{_times(group)}, on {device}. Logs: {', '.join(f'`{name}/log.txt`' for name in folders)}."
@@ -143,14 +147,14 @@ def _published_line(row: PublishedRow | None, source: str | None, whose: str) ->
     return _line(f"{source}{unlabelled}", row.backbone, "", *(f"{number:.2f}" for number in numbers))
 
 
-def _explanation(entry: Entry) -> str:
-    if entry.gap is None:
+def _explanation(comparison: Comparison) -> str:
+    if comparison.gap is None:
         return ""
-    against = "its own publication" if entry.own else "the row in the paper of SSS"
-    side = "above" if entry.gap >= 0 else "below"
-    said = f" The average is {abs(entry.gap):.2f} points {side} {against}."
-    if entry.reason or entry.verdict == "not reached":
-        said += f" {entry.reason.strip() if entry.reason else NO_REASON}"
+    against = "its own publication" if comparison.own else "the row in the paper of SSS"
+    side = "above" if comparison.gap >= 0 else "below"
+    said = f" The average is {abs(comparison.gap):.2f} points {side} {against}."
+    if comparison.reason or comparison.verdict == "not reached":
+        said += f" {comparison.reason.strip() if comparison.reason else NO_REASON}"
     return said
 
 

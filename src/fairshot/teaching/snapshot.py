@@ -32,7 +32,7 @@ _MANY = 500  # changed classes from which on everything is read again
 
 
 @dataclass(frozen=True, order=True)
-class Entry:
+class ClassRow:
     """A class in its place: base classes by rank, then taught ones by name."""
 
     novel: bool
@@ -46,7 +46,7 @@ class Snapshot:
     """The classifiers h and h~ as directions, one row a class."""
 
     version: int  # the last event
-    entries: tuple[Entry, ...]
+    entries: tuple[ClassRow, ...]
     base_classes: int  # so many rows come first
     first: Tensor  # h, (C, V * d)
     second: Tensor  # h~ with the base classes resisting, (C, V * d~); empty in a store without base classes
@@ -114,7 +114,7 @@ class SnapshotReader:
         former: Snapshot | None = None,
         touched: Collection[int] = (),
     ) -> Snapshot:
-        entries = [Entry(bool(row[2]), row[3] or 0, row[1], row[0]) for row in rows]
+        entries = [ClassRow(bool(row[2]), row[3] or 0, row[1], row[0]) for row in rows]
         g, g_tilde = self.shapes.tensors([row[4:6] for row in rows])
         for index, row in enumerate(rows):
             if row[6] is not None:
@@ -142,7 +142,7 @@ class SnapshotReader:
             confidence=Confidence.read(connection),
         )
 
-    def _resisting(self, connection: sqlite3.Connection, base: list[Entry]) -> Tensor:
+    def _resisting(self, connection: sqlite3.Connection, base: list[ClassRow]) -> Tensor:
         """Directions of h~ of the base classes for inference (eq. 7)."""
         query = "SELECT g, g_tilde FROM prototypes WHERE class = ?"
         rows = [connection.execute(query, (entry.id,)).fetchone() for entry in base]
