@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.mixture import BayesianGaussianMixture
+from sklearn.mixture import BayesianGaussianMixture, _bayesian_mixture
 
 from fairshot.classifiers import mixtures as module
 from fairshot.classifiers.mixtures import calibrate_mixtures, decay, fit_mixtures, overall_mean
@@ -25,6 +25,10 @@ class FromResponsibilities(BayesianGaussianMixture):
 
     def _initialize_parameters(self, X, random_state, xp=None):
         self._initialize(X, self.start_)
+
+    def _check_precision_parameters(self, X):
+        """Allow any degrees of freedom; scikit-learn wants more than d - 1."""
+        self.degrees_of_freedom_prior_ = self.degrees_of_freedom_prior or X.shape[1]
 
 
 def clusters(d, dtype=torch.float64, seed=0):
@@ -47,6 +51,32 @@ def reference(values, responsibilities, **settings):
         return model.started_from(responsibilities).fit(values)
 
 
+def worth(freedom, values):
+    """The priors of scikit-learn that are a covariance worth so many samples."""
+    if freedom is None:
+        return {}
+    return {"degrees_of_freedom_prior": freedom, "covariance_prior": freedom * values.var(0, ddof=1)}
+
+
+def assert_same(ours, theirs, row, view):
+    np.testing.assert_allclose(ours.weights[row, view], theirs.weights_, atol=1e-8)
+    np.testing.assert_allclose(ours.means[row, view], theirs.means_, atol=1e-8)
+    np.testing.assert_allclose(ours.covariances[row, view], theirs.covariances_, atol=1e-8)
+    assert ours.lower_bound[row, view].item() == pytest.approx(theirs.lower_bound_, abs=1e-6)
+    assert ours.iterations[row, view] == theirs.n_iter_
+
+
+@pytest.fixture
+def gamma_priors(monkeypatch):
+    """Let scikit-learn take each dimension by itself: nu / 2 where it has (nu - i) / 2, i = 0 .. d - 1."""
+
+    def alike(function):
+        return lambda x: function(np.broadcast_to(x[:1], x.shape) if np.ndim(x) == 2 else x)
+
+    for name in ("digamma", "gammaln"):
+        monkeypatch.setattr(_bayesian_mixture, name, alike(getattr(_bayesian_mixture, name)))
+
+
 @pytest.mark.parametrize("d", [1, 4, 33])
 @pytest.mark.parametrize("max_iterations", [1, 100])
 def test_agrees_with_scikit_learn_class_by_class(d, max_iterations):
@@ -58,11 +88,49 @@ def test_agrees_with_scikit_learn_class_by_class(d, max_iterations):
             theirs = reference(
                 features[mine, view].numpy(), start[mine, view].numpy(), max_iter=max_iterations
             )
-            np.testing.assert_allclose(ours.weights[row, view], theirs.weights_, atol=1e-8)
-            np.testing.assert_allclose(ours.means[row, view], theirs.means_, atol=1e-8)
-            np.testing.assert_allclose(ours.covariances[row, view], theirs.covariances_, atol=1e-8)
-            assert ours.lower_bound[row, view].item() == pytest.approx(theirs.lower_bound_, abs=1e-6)
-            assert ours.iterations[row, view] == theirs.n_iter_
+            assert_same(ours, theirs, row, view)
+
+
+@pytest.mark.parametrize("freedom", [0.5, 3.0, 40.0])
+def test_a_freedom_is_that_of_scikit_learn_in_one_dimension(freedom):
+    """There a Wishart distribution is a gamma distribution, and scikit-learn allows any freedom."""
+    features, labels, start = clusters(1)
+    ours = fit_mixtures(features, labels, CLASSES, COMPONENTS, start, freedom=freedom)
+    for row, c in enumerate(CLASSES):
+        values = features[labels == c, 0].numpy()
+        assert_same(ours, reference(values, start[labels == c, 0].numpy(), **worth(freedom, values)), row, 0)
+
+
+@pytest.mark.parametrize("d", [4, 33])
+@pytest.mark.parametrize("freedom", [0.5, 3.0, 40.0])
+def test_a_freedom_is_that_of_scikit_learn_with_each_dimension_by_itself(d, freedom, gamma_priors):
+    features, labels, start = clusters(d)
+    ours = fit_mixtures(features, labels, CLASSES, COMPONENTS, start, freedom=freedom)
+    for row, c in enumerate(CLASSES):
+        values = features[labels == c, 0].numpy()
+        assert_same(ours, reference(values, start[labels == c, 0].numpy(), **worth(freedom, values)), row, 0)
+
+
+@pytest.mark.parametrize("freedom", [0.1, 10.0, 1000.0])
+def test_with_a_freedom_the_bound_never_falls(freedom):
+    """Only if the E step, the M step and the bound are of one and the same model."""
+    features, labels, start = clusters(20)
+    bounds = [
+        fit_mixtures(features, labels, CLASSES, COMPONENTS, start, 0, steps, freedom).lower_bound
+        for steps in range(1, 8)
+    ]
+    assert (torch.stack(bounds).diff(dim=0) >= -1e-4).all()
+
+
+@pytest.mark.parametrize("freedom", [1.0, 30.0, 1000.0])
+def test_a_freedom_keeps_components_apart_where_the_default_makes_them_one(freedom):
+    features, labels, _ = clusters(100)
+    noise = torch.randn(features.shape, generator=torch.Generator().manual_seed(1))
+    features = 0.3 * features + 0.95 * noise  # clusters that overlap in every single dimension
+    collapsed = fit_mixtures(features, labels, [0, 4], COMPONENTS)
+    apart = fit_mixtures(features, labels, [0, 4], COMPONENTS, freedom=freedom)
+    assert (collapsed.weights.amax(-1) > 0.9).all()
+    assert (apart.weights.amax(-1) < 0.6).all()
 
 
 def test_float32_features_agree_too():
@@ -120,9 +188,10 @@ def test_one_component_is_the_shrunk_mean():
     ids=["identical", "single", "zeros", "constant features", "outlier"],
 )
 @pytest.mark.parametrize("components", [1, 3])
-def test_degenerate_classes_stay_finite(features, dtype, components):
+@pytest.mark.parametrize("freedom", [None, 1e-3, 1.0, 1e4])
+def test_degenerate_classes_stay_finite(features, dtype, components, freedom):
     features, labels = features.to(dtype), torch.zeros(len(features), dtype=torch.int64)
-    fitted = fit_mixtures(features, labels, [0], components)
+    fitted = fit_mixtures(features, labels, [0], components, freedom=freedom)
     moved = calibrate_mixtures(fitted, features, labels, torch.tensor([2.0]))
     weaker = decay(fitted.weights, fitted.means, fitted.means[:, :, 0], gamma=1.0)
     for values in (fitted.weights, fitted.means, fitted.covariances, fitted.lower_bound, moved.means, weaker):
@@ -205,22 +274,25 @@ def test_decay_moves_the_overall_mean_away_from_the_novel_class():
 # --- Calibration, eq. 24
 
 
-def test_calibration_is_em_with_the_training_mean_as_prior():
+@pytest.mark.parametrize("freedom", [None, 2.5])
+def test_calibration_is_em_with_the_training_mean_as_prior(freedom, request):
     """scikit-learn warm-started from the training fit, with its priors replaced, does the same."""
+    if freedom is not None:
+        request.getfixturevalue("gamma_priors")
     features, labels, start = clusters(4)
-    fitted = fit_mixtures(features, labels, [0, 2], COMPONENTS, start)
+    fitted = fit_mixtures(features, labels, [0, 2], COMPONENTS, start, freedom=freedom)
     unlabelled = features[labels == 4][:30] * 0.5
     absorbed = torch.tensor([0] * 18 + [-1] * 12)
     strength = 7.0
     moved = calibrate_mixtures(fitted, unlabelled, absorbed, torch.tensor([strength, 3.0]))
     for view in range(2):
         train = features[labels == 0, view].numpy()
-        theirs = reference(train, start[labels == 0, view].numpy())
+        theirs = reference(train, start[labels == 0, view].numpy(), **worth(freedom, train))
         theirs.set_params(
             warm_start=True,
             mean_prior=train.mean(0),
             mean_precision_prior=strength,
-            covariance_prior=train.var(0, ddof=1),
+            covariance_prior=(freedom or 1) * train.var(0, ddof=1),
         )
         theirs.lower_bound_ = -np.inf
         theirs.fit(unlabelled[:18, view].numpy())

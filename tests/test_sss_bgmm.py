@@ -19,6 +19,7 @@ BENCHMARKS = ("doodles", "cifar100", "mini_imagenet", "cub200")
 
 def learnt(**options):
     method = after_base("sss_bgmm", **options)
+    method.start_base(toy_stream().base.train)  # the mixtures depend on the options
     for session in toy_stream().sessions[1:]:
         method.learn(session.train)
     return method
@@ -32,14 +33,19 @@ def data(method, *parts):
 
 
 @pytest.mark.parametrize("resistance", [True, False])
-def test_it_answers_by_overall_means_with_decayed_weights(resistance):
-    method, stream = learnt(gamma=0.8, resistance=resistance), toy_stream()
+@pytest.mark.parametrize("freedom", [None, 3.0])
+def test_it_answers_by_overall_means_with_decayed_weights(resistance, freedom):
+    chosen = {"gamma": 0.8, "resistance": resistance, "prior_freedom": freedom, "components_novel": 2}
+    method, stream = learnt(**chosen), toy_stream()
     base, base_labels = data(method, stream.base.train)
     novel, novel_labels = data(method, *(one.train for one in stream.sessions[1:]))
     means = {}
     for kind in ("g", "g_tilde"):
-        of_base = fit_mixtures(base[kind], base_labels, range(6), 3)
-        of_novel = fit_mixtures(novel[kind], novel_labels, range(6, 10), 1)
+        mixtures = method.mixtures[kind]
+        of_base = fit_mixtures(base[kind], base_labels, range(6), 3, freedom=freedom)
+        of_novel = fit_mixtures(novel[kind], novel_labels, range(6, 10), 2, freedom=freedom)
+        for got, expected in ((mixtures.base, of_base), (mixtures.novel, of_novel)):
+            torch.testing.assert_close(got.covariances, expected.covariances, rtol=1e-3, atol=1e-6)
         fresh, weights = overall_mean(of_novel.means, of_novel.weights), of_base.weights
         if kind == "g_tilde" and resistance:
             for one in fresh:  # one novel class after the other, as the paper has it
@@ -89,6 +95,16 @@ def test_calibration_is_em_on_what_each_class_recognises():
         )
     assert not torch.equal(method.prototypes, P)
     assert torch.equal(method.mixtures["g_tilde"].means, tilde)  # h alone, as the paper writes it
+
+
+def test_a_restored_method_calibrates_with_the_prior_it_was_fitted_with():
+    chosen = {"prior_freedom": 3.0, "threshold": 0.5}
+    method, other = learnt(**chosen), after_base("sss_bgmm", **chosen)
+    other.restore(method.tensors())
+    features, _ = data(method, toy_stream().base.test)
+    for one in (method, other):
+        one.adapt(features)
+    torch.testing.assert_close(other.mixtures["g"].base.covariances, method.mixtures["g"].base.covariances)
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)

@@ -33,7 +33,7 @@ class BGMM:
 
     def extended(self, features: torch.Tensor, labels: torch.Tensor, classes: range, components: int) -> BGMM:
         """Fit mixtures to new classes, the next in line; those of known classes stay as they are."""
-        fresh = fit_mixtures(features, labels, classes, components)
+        fresh = fit_mixtures(features, labels, classes, components, freedom=self.base.fit.prior.freedom)
         return replace(self, novel=fresh if self.novel is None else self.novel.join(fresh))
 
     def refined(self, counts: torch.Tensor, features: torch.Tensor, labels: torch.Tensor) -> BGMM:
@@ -81,14 +81,14 @@ class BGMM:
         return found
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, torch.Tensor], views: int) -> BGMM:
-        """Return what `tensors` was taken from."""
+    def from_tensors(cls, tensors: Mapping[str, torch.Tensor], views: int, freedom: float | None) -> BGMM:
+        """Return what `tensors` was taken from, given the number of views and the freedom of the prior."""
         parts = {}
         for kind in ("base", "novel"):
             own = {k.removeprefix(f"{kind}."): v for k, v in tensors.items() if k.startswith(f"{kind}.")}
             if own:
                 components = own["posterior.means"].shape[1]
-                prior = Prior(**_section(own, "prior."), concentration=1 / components)
+                prior = Prior(**_section(own, "prior."), concentration=1 / components, freedom=freedom)
                 fit = Fit(prior, Posterior(**_section(own, "posterior.")), **_section(own, "fit."))
                 parts[kind] = Mixtures(fit, views)
         return cls(**parts)

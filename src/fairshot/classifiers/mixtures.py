@@ -102,11 +102,15 @@ def fit_mixtures(
     responsibilities: torch.Tensor | None = None,
     tolerance: float = TOLERANCE,
     max_iterations: int = MAX_ITERATIONS,
+    freedom: float | None = None,
 ) -> Mixtures:
     """Eq. 19: fit a mixture to the features (N, V, d) of each class and view, all at once.
 
     Without initial responsibilities (N, V, M) the samples of a class are first divided by k-means. The
-    priors are those of scikit-learn.
+    priors are those of scikit-learn. They take the covariance of the class once but d degrees of freedom:
+    the smaller a component, the more its variance is underestimated, and with hundreds of features all
+    samples join the largest one unless components lie far apart. With a `freedom` the covariance of the class
+    is worth so many samples, in each dimension by itself, and components of any size have the right scale.
     """
     index, mask = _by_class(labels, classes)
     empty = [c for c, any_sample in zip(classes, mask.any(1).tolist(), strict=True) if not any_sample]
@@ -118,7 +122,7 @@ def fit_mixtures(
     room = Room.of(features, len(rows[0]), index.shape[1])
     fits = [
         expectation_maximisation(
-            _begin(features, index[some], mask[some], components, responsibilities, room),
+            _begin(features, index[some], mask[some], components, responsibilities, freedom, room),
             tolerance,
             max_iterations,
         )
@@ -184,6 +188,7 @@ def _begin(
     mask: torch.Tensor,
     components: int,
     responsibilities: torch.Tensor | None,
+    freedom: float | None,
     room: Room,
 ) -> Work:
     """Make the work of some classes, whose samples are given by their indices (C, n)."""
@@ -198,7 +203,7 @@ def _begin(
         start = _gather(responsibilities.double(), index).mT
     sums = Sums.of(start * samples.mask[:, None], samples)
     covariance = sums.powers.sum(1).chunk(2, -1)[1] / (count - 1).clamp(min=1)
-    prior = Prior(mean, torch.ones_like(count), covariance, 1 / components)
+    prior = Prior(mean, torch.ones_like(count), covariance, 1 / components, freedom)
     return Work.begin(samples, sums, prior)
 
 

@@ -1,10 +1,11 @@
 """Variational Bayes for many Gaussian mixtures with diagonal covariance at once.
 
 The model is that of scikit-learn's `BayesianGaussianMixture(covariance_type="diag")`: a stick-breaking prior
-over the weights, a normal prior over the means, a Wishart prior over the precisions. G mixtures of M
-components are fitted together, each to n samples, short ones padded with rows that a mask excludes.
-Coordinates are relative to the prior mean of each mixture, which is therefore zero: this keeps the second
-moments accurate in float32. Parameters are float64 whatever the samples are.
+over the weights, a normal prior over the means, a Wishart prior over the precisions; or, for any degrees of
+freedom, a gamma prior over the precision of each dimension. G mixtures of M components are fitted together,
+each to n samples, short ones padded with rows that a mask excludes. Coordinates are relative to the prior
+mean of each mixture, which is therefore zero: this keeps the second moments accurate in float32. Parameters
+are float64 whatever the samples are.
 """
 
 from __future__ import annotations
@@ -86,6 +87,20 @@ class Prior(Batch):
     mean_precision: torch.Tensor  # (G, 1) how many samples the prior mean is worth
     covariance: torch.Tensor  # (G, d)
     concentration: float  # of the weights; 1 / M in scikit-learn
+    freedom: float | None = None  # how many samples the covariance is worth; None: what scikit-learn does
+
+    @property
+    def squares(self) -> torch.Tensor:
+        """What the prior adds to the sums of squares (G, d): the covariance, as often as it counts."""
+        return self.covariance if self.freedom is None else self.freedom * self.covariance
+
+    def degrees(self, dimensions: int) -> float:
+        """What the prior adds to the degrees of freedom.
+
+        By default d, as many as a Wishart prior needs, although `squares` is that of one sample: what the
+        prior expects is a d-th of the covariance.
+        """
+        return dimensions if self.freedom is None else self.freedom
 
 
 @dataclass(frozen=True)
@@ -172,11 +187,12 @@ class Work(Batch):
 
     def step(self) -> Work:
         """Take the E step and the M step once."""
-        responsibilities, entropy = expectation(self.fit.posterior, self.samples)
+        prior = self.fit.prior
+        responsibilities, entropy = expectation(prior, self.fit.posterior, self.samples)
         sums = self.sums.updated(responsibilities, self.samples)
-        posterior = maximisation(sums, self.fit.prior)
-        fit = Fit(self.fit.prior, posterior, lower_bound(posterior, entropy), self.fit.iterations + 1)
-        return replace(self, sums=sums, fit=fit)
+        posterior = maximisation(sums, prior)
+        bound = lower_bound(prior, posterior, entropy)
+        return replace(self, sums=sums, fit=Fit(prior, posterior, bound, self.fit.iterations + 1))
 
 
 def expectation_maximisation(work: Work, tolerance: float, max_iterations: int) -> Fit:
@@ -211,7 +227,7 @@ def _neighbours(chosen: torch.Tensor) -> torch.Tensor | slice:
     return slice(first, last + 1) if last + 1 - first == len(places) else chosen
 
 
-def expectation(posterior: Posterior, samples: Samples) -> tuple[torch.Tensor, torch.Tensor]:
+def expectation(prior: Prior, posterior: Posterior, samples: Samples) -> tuple[torch.Tensor, torch.Tensor]:
     """E step: responsibilities (G, M, n) of the components, and their entropy (G,)."""
     precisions, dimensions = 1 / posterior.covariances, posterior.means.shape[-1]
     scaled = posterior.means * precisions
@@ -223,7 +239,7 @@ def expectation(posterior: Posterior, samples: Samples) -> tuple[torch.Tensor, t
         -0.5 * (posterior.means * scaled).sum(-1)
         - 0.5 * posterior.log_determinants
         - 0.5 * dimensions * (degrees.log() + 1 / posterior.mean_precision)
-        + 0.5 * _digamma_sum(degrees, dimensions)
+        + 0.5 * _digamma_sum(degrees, dimensions, prior)
         + _expected_log_weights(posterior)
     )
     logits = pad(relative, (0, 0, 0, 1))
@@ -238,9 +254,9 @@ def maximisation(sums: Sums, prior: Prior) -> Posterior:
     first, second = sums.powers.chunk(2, -1)
     mean_precision = prior.mean_precision + count
     means = first / mean_precision[..., None]
-    degrees = means.shape[-1] + count
+    degrees = prior.degrees(means.shape[-1]) + count
     # the variance within the component and the pull of the prior mean (the origin), multiplied out
-    spread = prior.covariance[:, None] + second - means * first + REGULARISATION * count[..., None]
+    spread = prior.squares[:, None] + second - means * first + REGULARISATION * count[..., None]
     covariances = (spread / degrees[..., None]).clamp(min=TINIEST_VARIANCE)
     later = count.flip(-1).cumsum(-1).flip(-1) - count
     return Posterior(
@@ -253,20 +269,20 @@ def maximisation(sums: Sums, prior: Prior) -> Posterior:
     )
 
 
-def lower_bound(posterior: Posterior, entropy: torch.Tensor) -> torch.Tensor:
+def lower_bound(prior: Prior, posterior: Posterior, entropy: torch.Tensor) -> torch.Tensor:
     """Evidence lower bound of each mixture (G,), without its constant terms, as scikit-learn reports it."""
     degrees, dimensions = posterior.degrees_of_freedom, posterior.means.shape[-1]
     log_determinant = -0.5 * (posterior.log_determinants + dimensions * degrees.log())
-    log_wishart = -(
+    log_norm = -(
         degrees * log_determinant
         + degrees * dimensions * 0.5 * math.log(2)
-        + _log_gamma_sum(degrees, dimensions)
+        + _log_gamma_sum(degrees, dimensions, prior)
     )
     first, second = posterior.sticks.unbind(-1)
     log_beta = torch.lgamma(first) + torch.lgamma(second) - torch.lgamma(first + second)
     return (
         entropy
-        - log_wishart.sum(-1)
+        - log_norm.sum(-1)
         + log_beta.sum(-1)
         - 0.5 * dimensions * posterior.mean_precision.log().sum(-1)
     )
@@ -279,12 +295,14 @@ def _expected_log_weights(posterior: Posterior) -> torch.Tensor:
     return taken + left.cumsum(-1) - left
 
 
-def _digamma_sum(degrees: torch.Tensor, dimensions: int) -> torch.Tensor:
+def _digamma_sum(degrees: torch.Tensor, dimensions: int, prior: Prior) -> torch.Tensor:
     """Sum of digamma((degrees - i) / 2) over i = 0 .. dimensions - 1, in closed form.
 
     (x - 1) digamma(x) - x grows by digamma(x) from x to x + 1, so a sum in steps of one telescopes; the
-    arguments are two such sums, for even and odd i.
+    arguments are two such sums, for even and odd i. Without the i if each dimension is a gamma distribution.
     """
+    if prior.freedom is not None:
+        return dimensions * torch.digamma(degrees / 2)
 
     def stair(x: torch.Tensor) -> torch.Tensor:
         return (x - 1) * torch.digamma(x) - x
@@ -294,12 +312,14 @@ def _digamma_sum(degrees: torch.Tensor, dimensions: int) -> torch.Tensor:
     return stair(top) - stair(top - even) + stair(below) - stair(below - odd)
 
 
-def _log_gamma_sum(degrees: torch.Tensor, dimensions: int) -> torch.Tensor:
-    """Sum of log gamma((degrees - i) / 2) over i = 0 .. dimensions - 1.
+def _log_gamma_sum(degrees: torch.Tensor, dimensions: int, prior: Prior) -> torch.Tensor:
+    """Sum of log gamma((degrees - i) / 2) over i = 0 .. dimensions - 1, or without the i as above.
 
     Neighbours are joined by Legendre's duplication formula, which halves the work: log gamma(x) and
     log gamma(x + 1/2) are log gamma(2 x) + (1 - 2 x) log 2 + log(pi) / 2 together.
     """
+    if prior.freedom is not None:
+        return dimensions * torch.lgamma(degrees / 2)
     pairs, odd = divmod(dimensions, 2)
     twice = degrees[..., None] - 1 - 2 * torch.arange(pairs, dtype=degrees.dtype, device=degrees.device)
     joined = torch.lgamma(twice).sum(-1) + math.log(2) * (1 - twice).sum(-1) + pairs * math.log(math.pi) / 2

@@ -25,6 +25,9 @@ class BGMMSettings(DualSettings):
     gamma: float = Field(1.0, gt=0)  # gamma' of eq. 22: the smaller, the more a weight decays
     prior_base: float = Field(20.0, gt=0)  # alpha' of eq. 24: samples that the prior mean is worth
     prior_novel: float = Field(10.0, gt=0)
+    # Samples that the prior covariance is worth; None: the prior of scikit-learn, with which components of
+    # hundreds of features collapse into one unless they lie far apart.
+    prior_freedom: float | None = Field(None, gt=0)
 
 
 class SSSBGMM(Dual[BGMMSettings]):
@@ -41,7 +44,7 @@ class SSSBGMM(Dual[BGMMSettings]):
         stores="four mixtures a class, of three components (base) or one (novel)",
     )
     decision_settings = Dual.decision_settings | {
-        *("components_base", "components_novel", "gamma", "prior_base", "prior_novel")
+        *("components_base", "components_novel", "gamma", "prior_base", "prior_novel", "prior_freedom")
     }
     state = ("prototypes", "counts")
     counts: Tensor  # (C,) labelled pictures behind each class
@@ -49,9 +52,13 @@ class SSSBGMM(Dual[BGMMSettings]):
 
     def start(self, features: Features, labels: Tensor) -> None:
         """Fit the mixtures of the base classes (eq. 19)."""
-        base, components = range(self.base_classes), self.settings.components_base
+        base, chosen = range(self.base_classes), self.settings
         self.counts = labels.bincount(minlength=self.base_classes)
-        self._take({kind: BGMM(fit_mixtures(features[kind], labels, base, components)) for kind in KINDS})
+        found = {}
+        for kind in KINDS:
+            components, freedom = chosen.components_base, chosen.prior_freedom
+            found[kind] = BGMM(fit_mixtures(features[kind], labels, base, components, freedom=freedom))
+        self._take(found)
 
     def extend(self, features: Features, labels: Tensor) -> None:
         """Fit new classes, and no other; labelled pictures of known classes move them."""
@@ -89,9 +96,9 @@ class SSSBGMM(Dual[BGMMSettings]):
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Take over what `tensors` returned earlier."""
         super().restore(tensors)
+        views, freedom = len(self.flips), self.settings.prior_freedom
         self.mixtures = {
-            kind: BGMM.from_tensors(self._own(f"mixtures.{kind}.", tensors), len(self.flips))
-            for kind in KINDS
+            kind: BGMM.from_tensors(self._own(f"mixtures.{kind}.", tensors), views, freedom) for kind in KINDS
         }
 
     def _take(self, mixtures: dict[str, BGMM]) -> None:
