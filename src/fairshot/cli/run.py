@@ -86,7 +86,7 @@ def run_with_bars(recipe: Recipe, place: Place) -> Result | None:
 
 def present(results: list[Result], out: Path) -> None:
     """Print runs side by side and draw them in common figures."""
-    CONSOLE.print(side_by_side(results))
+    CONSOLE.print(side_by_side(results, CONSOLE.width))
     if len(results) > 1:
         write_figures(results, out / FIGURES)
     CONSOLE.print(f"\nwritten to {out}", highlight=False)

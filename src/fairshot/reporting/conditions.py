@@ -14,6 +14,7 @@ from fairshot.methods import methods
 from fairshot.methods.method import Method, MethodSettings
 from fairshot.reporting.groups import Group, group_results
 from fairshot.reporting.settings import backbone_of, section
+from fairshot.reporting.tables import plain_table
 
 UNKNOWN = "?"  # in place of what this version does not know of a method
 
@@ -66,15 +67,9 @@ def conditions(groups: Sequence[Group]) -> list[Conditions]:
 
 def conditions_table(results: Sequence[Result]) -> Table:
     """Show the conditions of runs in a terminal, methods on several benchmarks once for each."""
-    table = Table(
-        title="conditions",
-        title_justify="left",
-        title_style="bold",
-        padding=(0, 0, 0, 1),
-        header_style="dim",
-    )
+    table = plain_table("conditions")
     for title in TITLES:
-        table.add_column(title)
+        table.add_column(title.replace(" ", "\n"))
     seen = dict.fromkeys(one.cells for one in conditions(group_results(results)))
     for cells in seen:
         table.add_row(*cells)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from rich.box import HORIZONTALS
 from rich.console import Group as Lines
 from rich.console import RenderableType
 from rich.table import Table
@@ -14,16 +15,14 @@ from fairshot.evaluation.result import Result
 from fairshot.reporting.groups import Group, Spread, by_benchmark, group_results, means
 from fairshot.reporting.measures import SESSION_MEASURES, SUMMARY_MEASURES, SessionMeasure, best
 
-SESSIONS_A_TABLE = 11  # what 100 columns hold beside the names
+LABELS, WIDEST_LABEL = "session", 24  # title of the column of labels, and their room
 
 
-def side_by_side(results: Sequence[Result]) -> RenderableType:
+def side_by_side(results: Sequence[Result], width: int = 80) -> RenderableType:
     """Show the sessions and the summary of several runs; runs that differ only in their seed are averaged."""
     parts: list[RenderableType] = []
     for benchmark, groups in by_benchmark(group_results(results)).items():
-        count = groups[0].session_count
-        for start in range(0, count, SESSIONS_A_TABLE):
-            parts.append(_sessions(benchmark, groups, range(start, min(start + SESSIONS_A_TABLE, count))))
+        parts += [_sessions(benchmark, groups, some) for some in _split_sessions(groups, width)]
         parts.append(_summary(benchmark, groups))
     if len(group_results(results)) > 1:
         parts.append(
@@ -32,10 +31,24 @@ def side_by_side(results: Sequence[Result]) -> RenderableType:
     return Lines(*parts)
 
 
+def _split_sessions(groups: Sequence[Group], width: int) -> list[range]:
+    """Cut the sessions into as few tables as fit into the width, of about the same length."""
+    count = groups[0].session_count
+    values = [
+        group.session(t, one.pick) for group in groups for one in SESSION_MEASURES for t in range(count)
+    ]
+    widest = max(len(line) for value in values for line in _cell(value, False, 1).plain.splitlines())
+    label = min(WIDEST_LABEL, max(len(name) for name in (LABELS, *(group.label for group in groups))))
+    room = width - label - max(len(one.title) for one in SESSION_MEASURES) - 1
+    tables = math.ceil(count / max(1, room // (1 + widest)))
+    each = math.ceil(count / tables)
+    return [range(start, min(start + each, count)) for start in range(0, count, each)]
+
+
 def _sessions(benchmark: str, groups: Sequence[Group], sessions: range) -> Table:
-    table = _table(f"{benchmark}: accuracy after each session, in %")
+    table = plain_table(f"{benchmark}: accuracy after each session, in %")
     table.add_column("", style="bold", no_wrap=True)
-    table.add_column("session", overflow="fold", max_width=24)
+    table.add_column(LABELS, overflow="fold", max_width=WIDEST_LABEL)
     for t in sessions:
         table.add_column(str(t), justify="right", no_wrap=True)
     for measure in SESSION_MEASURES:
@@ -51,14 +64,14 @@ def _add_measure(table: Table, measure: SessionMeasure, groups: Sequence[Group],
     for place, group in enumerate(groups):
         cells = [_cell(value, place in winners[i], 1) for i, value in enumerate(values[place])]
         title = measure.title if place == 0 else ""
-        table.add_row(title, group.label, *cells, end_section=place == len(groups) - 1)
+        table.add_row(title, group.label, *cells, end_section=0 < place == len(groups) - 1)
 
 
 def _summary(benchmark: str, groups: Sequence[Group]) -> Table:
-    table = _table(f"{benchmark}: summary, accuracies in %")
-    table.add_column("", overflow="fold", max_width=24)
+    table = plain_table(f"{benchmark}: summary, accuracies in %")
+    table.add_column("", overflow="fold", max_width=WIDEST_LABEL)
     for title in (*(measure.title for measure in SUMMARY_MEASURES), "Seconds"):
-        table.add_column(title, justify="right")
+        table.add_column(title.replace(" ", "\n"), justify="right", no_wrap=True)
     columns = [[group.summary(measure.pick) for group in groups] for measure in SUMMARY_MEASURES]
     winners = [
         best(means(column), measure.goal) for measure, column in zip(SUMMARY_MEASURES, columns, strict=True)
@@ -72,9 +85,16 @@ def _summary(benchmark: str, groups: Sequence[Group]) -> Table:
     return table
 
 
-def _table(title: str) -> Table:
+def plain_table(title: str) -> Table:
+    """Return an empty table whose columns stand close: 80 of a terminal hold nine sessions."""
     return Table(
-        title=title, title_justify="left", title_style="bold", padding=(0, 0, 0, 1), header_style="dim"
+        title=f"\n{title}",
+        title_justify="left",
+        title_style="bold",
+        header_style="dim",
+        box=HORIZONTALS,
+        padding=0,
+        show_edge=False,
     )
 
 
