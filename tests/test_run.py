@@ -3,6 +3,7 @@
 import hashlib
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import yaml
 
 from commands import fairshot, start
 from fairshot.benchmarks.stream import LabelledPictures, Session, Stream
+from fairshot.cli import console
 from fairshot.evaluation import experiment
 from fairshot.evaluation.result import Result
 from fairshot.training.batches import Batches
@@ -236,6 +238,27 @@ def test_a_time_limit_stops_and_the_same_command_goes_on(folder):
     command = fairshot(folder, *short)
     assert command.process.exitcode == 0, command.stderr
     assert "going on from step 1" in command.stderr
+
+
+def print_every_step() -> None:
+    console.SECONDS_BETWEEN_LINES = 0
+
+
+def draw_as_on_a_terminal() -> None:
+    os.environ["FORCE_COLOR"] = "1"
+
+
+def test_without_a_terminal_progress_is_a_line_now_and_then(folder):
+    short = ["run", "tiny.yaml", "--set", "training.epochs=1", "--set", "training.batch=90"]
+    often = fairshot(folder, *short, "--out", "often", before=print_every_step).stderr
+    told = re.findall(r"^sss doodles training: (\d+) of 5, about 0:00:\d\d left", often, re.MULTILINE)
+    assert told == ["1", "2", "3", "4"]
+    seldom = fairshot(folder, *short, "--out", "seldom").stderr
+    assert re.fullmatch(r"(sss doodles (training|embedding|sessions): done in \d+\.\d s\n){3}", seldom)
+    drawn = fairshot(folder, *short, "--out", "drawn", before=draw_as_on_a_terminal).stderr
+    assert "5/5" in drawn
+    assert "━" in drawn
+    assert "done in" not in drawn
 
 
 @pytest.mark.parametrize(

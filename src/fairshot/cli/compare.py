@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.progress import TaskID
 
-from fairshot.cli.console import CONSOLE, ConsoleReporter, new_bars, this_command
+from fairshot.cli.console import CONSOLE, ConsoleReporter, new_bars, print_message, this_command
 from fairshot.cli.options import Device, Fresh, Minutes, Root, Set
 from fairshot.cli.run import present
 from fairshot.errors import TrainingStopped, UserError
@@ -165,13 +165,14 @@ class GridView:
                 self.bars.update(self.elsewhere[cell.out], note=line)
 
     def close(self, ended: Ended, note: str = "") -> None:
-        """Count a run that has ended, and say how if not well."""
+        """Count a run that has ended, and say how if not well; where there are no bars, in any case."""
         self.open.remove(ended.cell)
         if ended.cell.out in self.elsewhere:
             self.bars.remove_task(self.elsewhere.pop(ended.cell.out))
         if note or ended.problem:
-            text = note or f"{ended.cell.title}: {ended.problem}"
-            self.bars.console.print(text, highlight=False, markup=False, soft_wrap=True)
+            print_message(note or f"{ended.cell.title}: {ended.problem}")
+        elif self.bars.disable:
+            print_message(f"{ended.cell.title}: finished; runs still to come: {len(self.open)}")
         self.bars.advance(self.overall)
 
 

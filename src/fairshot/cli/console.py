@@ -1,11 +1,13 @@
-"""What the command line shows of long work: bars on the terminal, lines in the log of a run."""
+"""What the command line shows of long work: bars on a terminal, a line now and then in a file or pipe."""
 
 from __future__ import annotations
 
 import shlex
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
+from datetime import timedelta
 from pathlib import Path
 
 from rich.console import Console
@@ -22,6 +24,7 @@ from fairshot.progress import Advance, LogReporter
 
 CONSOLE = Console()  # what a command is asked for
 MESSAGES = Console(stderr=True)  # what it says meanwhile: progress, notes, errors
+SECONDS_BETWEEN_LINES = 30  # of progress, where there is no terminal to draw bars on
 
 
 def this_command() -> str:
@@ -29,8 +32,13 @@ def this_command() -> str:
     return shlex.join(["fairshot", *sys.argv[1:]])
 
 
+def print_message(text: str) -> None:
+    """Print one line that is not what the command was asked for."""
+    MESSAGES.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
 def new_bars() -> Progress:
-    """Return an empty view of progress bars."""
+    """Return an empty view of progress bars, which shows nothing where there is no terminal."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
@@ -39,11 +47,12 @@ def new_bars() -> Progress:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
         console=MESSAGES,
+        disable=not MESSAGES.is_terminal,
     )
 
 
 class ConsoleReporter(LogReporter):
-    """Draws progress bars, in a view of its own or among others, and keeps the log of a run."""
+    """Shows progress, with bars in a view of its own or among others, and keeps the log of a run."""
 
     def __init__(self, title: str = "", log: Path | None = None, among: Progress | None = None) -> None:
         super().__init__(log)
@@ -52,13 +61,31 @@ class ConsoleReporter(LogReporter):
 
     @contextmanager
     def track(self, what: str, total: int, done: int = 0) -> Iterator[Advance]:
-        """Show a bar; among others it goes when its work is done."""
-        with super().track(what, total, done) as record, self._view() as bars:
-            bar = bars.add_task(f"{self.title} {what}".strip(), total=total, completed=done, note="")
+        """Show how far the work is, and log it."""
+        title = f"{self.title} {what}".strip()
+        shown = self._bar(title, total, done) if MESSAGES.is_terminal else _lines(title, total, done)
+        with super().track(what, total, done) as record, shown as show:
+
+            def advance(units: int = 1, note: str = "") -> None:
+                show(units, note)
+                record(units, note)
+
+            yield advance
+
+    def say(self, text: str) -> None:
+        """Print one line and log it."""
+        print_message(text)
+        super().say(text)
+
+    @contextmanager
+    def _bar(self, title: str, total: int, done: int) -> Iterator[Advance]:
+        """Draw a bar; among others it goes when its work is done."""
+        view = new_bars() if self.among is None else nullcontext(self.among)
+        with view as bars:
+            bar = bars.add_task(title, total=total, completed=done, note="")
 
             def advance(units: int = 1, note: str = "") -> None:
                 bars.update(bar, advance=units, note=note)
-                record(units, note)
 
             try:
                 yield advance
@@ -66,10 +93,21 @@ class ConsoleReporter(LogReporter):
                 if self.among is not None:
                     bars.remove_task(bar)
 
-    def say(self, text: str) -> None:
-        """Print one line and log it."""
-        MESSAGES.print(text, highlight=False, markup=False, soft_wrap=True)
-        super().say(text)
 
-    def _view(self) -> AbstractContextManager[Progress]:
-        return new_bars() if self.among is None else nullcontext(self.among)
+@contextmanager
+def _lines(title: str, total: int, done: int) -> Iterator[Advance]:
+    """Print a line now and then, and one at the end."""
+    began = printed = time.monotonic()
+    before = done
+
+    def advance(units: int = 1, note: str = "") -> None:
+        nonlocal done, printed
+        done += units
+        now = time.monotonic()
+        if now - printed >= SECONDS_BETWEEN_LINES and done < total:
+            left = timedelta(seconds=round((now - began) / (done - before) * (total - done)))
+            print_message(f"{title}: {done:,} of {total:,}, about {left} left  {note}".rstrip())
+            printed = now
+
+    yield advance
+    print_message(f"{title}: done in {time.monotonic() - began:.1f} s")
