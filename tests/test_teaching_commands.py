@@ -145,6 +145,12 @@ def test_store_from_a_run_on_own_pictures(tmp_path: Path) -> None:
         assert store.network.preparation.short_side == 32  # as the run prepared its pictures
 
 
+def test_a_new_store_tells_how_far_it_is(tmp_path: Path, trained: Path) -> None:
+    told = fairshot("new", tmp_path / "store", "--from", trained)
+    for work in ("embedding", "filling in base classes", "rehearsing sessions"):
+        assert f"new store {work}: done in" in told
+
+
 def test_confidence_is_chosen_on_held_out_images(store: Path, doodles: Path) -> None:
     with Store(store) as opened:
         chosen = opened.snapshot().confidence

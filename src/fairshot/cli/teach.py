@@ -78,7 +78,7 @@ def new_command(
     else:
         assert backbone is not None
         founding = found_on_backbone(backbone, weights, base, epochs, reporter)
-    with create_store(store, founding) as made:
+    with create_store(store, founding, reporter) as made:
         count = len(made.classes())
         _say(f"{store}: a store of {count} classes" if count else f"{store}: a store without classes yet")
         _say(f"confidence and unknown: {made.snapshot().confidence.source}")

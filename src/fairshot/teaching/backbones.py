@@ -56,7 +56,7 @@ def found_on_backbone(
     )
     method.embedder.backbone = _with_weights(_embedder(settings), weights).backbone
     _train_sr(method, stream, epochs, reporter)
-    return found_on_method(method, stream, origin | {"base": str(base)})
+    return found_on_method(method, stream, origin | {"base": str(base)}, reporter)
 
 
 def model_settings(name: str, pretrained: bool = True) -> ModelSettings:

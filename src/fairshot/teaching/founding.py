@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.errors import UserError
+from fairshot.progress import SILENT, Reporter
 from fairshot.teaching import adapting, confidence
 from fairshot.teaching.adapting import CalibrationSettings
 from fairshot.teaching.confidence import Confidence
@@ -51,7 +52,7 @@ class Founding:
     origin: dict[str, Any] = field(default_factory=dict)  # for the history
 
 
-def create_store(folder: str | Path, founding: Founding) -> Store:
+def create_store(folder: str | Path, founding: Founding, reporter: Reporter = SILENT) -> Store:
     """Make a store; it appears whole or not at all."""
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -62,7 +63,7 @@ def create_store(folder: str | Path, founding: Founding) -> Store:
         founding.network.write(temporary / FILE_NAME)
         connection = connect(temporary / DATABASE, create=True)
         with transaction(connection):
-            _fill(connection, founding)
+            _fill(connection, founding, reporter)
         connection.close()
         temporary.chmod(0o755)
         os.replace(temporary, folder)
@@ -72,7 +73,7 @@ def create_store(folder: str | Path, founding: Founding) -> Store:
     return Store(folder)
 
 
-def _fill(connection: sqlite3.Connection, founding: Founding) -> None:
+def _fill(connection: sqlite3.Connection, founding: Founding, reporter: Reporter) -> None:
     settings = {
         "gamma": repr(founding.gamma),
         adapting.SETTING: founding.calibration.model_dump_json(),
@@ -85,20 +86,21 @@ def _fill(connection: sqlite3.Connection, founding: Founding) -> None:
     shapes = Shapes(founding.network.shape, founding.network.shape_tilde)
     zeros = to_blob(torch.zeros(shapes.specific, dtype=torch.int64))
     classes = []
-    for position, name in enumerate(founding.base.names):
-        class_id = ledger.new_class(checked_name(name))
-        g, g_tilde = founding.base.g[position], founding.base.g_tilde[position]
-        blobs = (to_blob(g), None if shapes.g_tilde is None else to_blob(g_tilde))
-        cursor = connection.execute(
-            "INSERT INTO base (class, count, g, g_tilde) VALUES (?, ?, ?, ?)",
-            (class_id, int(founding.base.counts[position]), *blobs),
-        )
-        connection.execute("INSERT INTO delta VALUES (?, ?)", (cursor.lastrowid, zeros))
-        if position in founding.base.samples:
-            _add_samples(
-                connection, founding.network, founding.base.samples[position], class_id, cursor.lastrowid
+    with reporter.track("filling in base classes", len(founding.base.names)) as advance:
+        for position, name in enumerate(founding.base.names):
+            class_id = ledger.new_class(checked_name(name))
+            g, g_tilde = founding.base.g[position], founding.base.g_tilde[position]
+            blobs = (to_blob(g), None if shapes.g_tilde is None else to_blob(g_tilde))
+            cursor = connection.execute(
+                "INSERT INTO base (class, count, g, g_tilde) VALUES (?, ?, ?, ?)",
+                (class_id, int(founding.base.counts[position]), *blobs),
             )
-        classes.append(class_id)
+            connection.execute("INSERT INTO delta VALUES (?, ?)", (cursor.lastrowid, zeros))
+            if position in founding.base.samples:
+                samples = founding.base.samples[position]
+                _add_samples(connection, founding.network, samples, class_id, cursor.lastrowid)
+            classes.append(class_id)
+            advance()
     derive(connection, classes, shapes)
 
 

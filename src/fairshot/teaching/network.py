@@ -17,6 +17,7 @@ from fairshot.errors import UserError
 from fairshot.files import write_atomically
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.models.pixels import DevicePictures
+from fairshot.progress import SILENT, Reporter
 from fairshot.teaching.photos import Preparation
 
 FILE_NAME = "embedder.safetensors"
@@ -69,15 +70,19 @@ class Network:
 
     def embed(self, pictures: Pictures) -> Features:
         """Embed pictures one by one, so that the features of a picture do not depend on its company."""
-        return self._embed_by(1, pictures)
+        return self._embed_by(1, pictures, SILENT)
 
-    def embed_together(self, pictures: Pictures) -> Features:
+    def embed_together(self, pictures: Pictures, reporter: Reporter = SILENT) -> Features:
         """Embed pictures in batches: faster, and the last bits may depend on the company."""
-        return self._embed_by(BATCH, pictures)
+        return self._embed_by(BATCH, pictures, reporter)
 
-    def _embed_by(self, batch: int, pictures: Pictures) -> Features:
-        every = np.arange(len(pictures))
-        parts = [self._embed(pictures.take(every[start : start + batch])) for start in every[::batch]]
+    def _embed_by(self, batch: int, pictures: Pictures, reporter: Reporter) -> Features:
+        every, parts = np.arange(len(pictures)), []
+        with reporter.track("embedding", len(pictures)) as advance:
+            for start in every[::batch]:
+                some = pictures.take(every[start : start + batch])
+                parts.append(self._embed(some))
+                advance(len(some))
         return {name: torch.cat([part[name] for part in parts]) for name in ("g", "g_tilde")}
 
     @torch.inference_mode()

@@ -51,15 +51,17 @@ def found_on_run(run: str | Path, data: Path | None = None, reporter: Reporter =
     except UserError as problem:
         reporter.say(f"no images of the base classes are kept: {problem}")
         return _founding(method, result.class_names, origin)
-    return found_on_method(method, stream, origin)
+    return found_on_method(method, stream, origin, reporter)
 
 
-def found_on_method(method: Supported, stream: Stream, origin: dict[str, Any]) -> Founding:
+def found_on_method(
+    method: Supported, stream: Stream, origin: dict[str, Any], reporter: Reporter = SILENT
+) -> Founding:
     """Take over a method that knows the base session of a stream, and nothing more."""
     founding = _founding(method, stream.class_names, origin)
     assert founding.base is not None
     founding = replace(founding, base=replace(founding.base, samples=_samples(stream, founding.network)))
-    return replace(founding, confidence=_rehearse(founding, stream))
+    return replace(founding, confidence=_rehearse(founding, stream, reporter))
 
 
 def _founding(method: Supported, names: list[str] | tuple[str, ...], origin: dict[str, Any]) -> Founding:
@@ -152,7 +154,7 @@ def _samples(stream: Stream, network: Network) -> dict[int, Pictures]:
     }
 
 
-def _rehearse(founding: Founding, stream: Stream) -> Confidence:
+def _rehearse(founding: Founding, stream: Stream, reporter: Reporter) -> Confidence:
     """Choose confidence in a store that is taught the stream's own sessions and then thrown away.
 
     Held-out images are the first half of each base class's test images, and the shots of the sessions, each
@@ -163,13 +165,18 @@ def _rehearse(founding: Founding, stream: Stream) -> Confidence:
     halves = {label: images[: (len(images) + 1) // 2] for label, images in held_out.items()}
     names = [stream.class_names[label] for label, half in halves.items() for _ in half]
     pictures = founding.network.preparation.pictures([image for half in halves.values() for image in half])
-    features = founding.network.embed_together(pictures)
-    with tempfile.TemporaryDirectory() as place, create_store(Path(place) / "rehearsal", founding) as store:
+    features = founding.network.embed_together(pictures, reporter)
+    with (
+        tempfile.TemporaryDirectory() as place,
+        create_store(Path(place) / "rehearsal", founding, reporter) as store,
+        reporter.track("rehearsing sessions", len(stream.sessions) - 1) as advance,
+    ):
         trials = [trials_of(store.snapshot(), features, names)]
         for session in stream.sessions[1:]:
             for label in session.classes:
                 store.teach(stream.class_names[label], list(_of_class(session.train, label)))
             trials += [trials_of(store.snapshot(), features, names), store.left_out_trials()]
+            advance()
     source = f"{len(names)} test images of base classes"
     if len(trials) > 1:
         source += f", and {len(trials[-1].known)} photos of further classes, each answered for without itself"
