@@ -19,7 +19,7 @@ from fairshot.reporting.figures import (
 )
 from fairshot.reporting.groups import group_results
 from fairshot.reporting.published import published
-from fairshot.reporting.runs import Features, Gate, GatePoint, TradeOff
+from fairshot.reporting.runs import CurvePoint, Features, RuleCurve, TradeOff
 from fairshot.reporting.style import BASE_COLOUR, NOVEL_COLOUR, method_name
 from results_factory import make_result
 
@@ -278,10 +278,10 @@ def test_training_curve_is_the_log():
 
 def test_gates_draw_every_setting_and_ring_the_best():
     points = [
-        GatePoint(setting=i, overall_avg=60 - i, inc_avg=30 + 5 * i, harmonic_mean_avg=40 - (i - 2) ** 2)
+        CurvePoint(setting=i, overall_avg=60 - i, inc_avg=30 + 5 * i, harmonic_mean_avg=40 - (i - 2) ** 2)
         for i in range(5)
     ]
-    figure = curves.gates(TradeOff(rules=[Gate(name="constant", points=points[::-1])]), "sss")
+    figure = curves.gates(TradeOff(rules=[RuleCurve(name="constant", points=points[::-1])]), "sss")
     assert_has_data(figure)
     left, right = figure.axes
     np.testing.assert_array_equal(left.lines[0].get_xdata(), [30, 35, 40, 45, 50])

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from fairshot.reporting.runs import Gate, TradeOff
+from fairshot.reporting.runs import RuleCurve, TradeOff
 from fairshot.reporting.style import MUTED, house_style, method_style, name_legend
 
 
@@ -54,8 +54,8 @@ def gates(trade_off: TradeOff, label: str) -> Figure:
     with house_style():
         figure = Figure(figsize=(8.4, 3.9), layout="constrained")
         left, right = figure.subplots(1, 2)
-        for place, gate in enumerate(trade_off.rules):
-            _draw_gate(left, right, place, gate)
+        for place, curve in enumerate(trade_off.rules):
+            _draw_rule(left, right, place, curve)
         left.set(ylabel="average overall accuracy (%)", title=f"{label}: overall accuracy")
         right.set(ylabel="average harmonic mean (%)", title="Harmonic mean, best setting ringed")
         for axes in (left, right):
@@ -64,12 +64,12 @@ def gates(trade_off: TradeOff, label: str) -> Figure:
         return figure
 
 
-def _draw_gate(left: Axes, right: Axes, place: int, gate: Gate) -> None:
-    points = sorted(gate.points, key=lambda point: point.inc_avg)
+def _draw_rule(left: Axes, right: Axes, place: int, curve: RuleCurve) -> None:
+    points = sorted(curve.points, key=lambda point: point.inc_avg)
     style = method_style(place) | {"gid": None}
     novel = [point.inc_avg for point in points]
-    left.plot(novel, [point.overall_avg for point in points], label=gate.name, **style)
+    left.plot(novel, [point.overall_avg for point in points], label=curve.name, **style)
     harmonic = [point.harmonic_mean_avg for point in points]
-    right.plot(novel, harmonic, label=gate.name, **style)
+    right.plot(novel, harmonic, label=curve.name, **style)
     best = int(np.argmax(harmonic))
     right.plot(novel[best], harmonic[best], "o", markersize=12, fillstyle="none", color=MUTED)

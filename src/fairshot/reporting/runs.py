@@ -45,7 +45,7 @@ class Features:
         return self.labels < self.base_classes
 
 
-class GatePoint(BaseModel):
+class CurvePoint(BaseModel):
     """What a rule reaches with one setting; accuracies in percent."""
 
     model_config = ConfigDict(extra="ignore")
@@ -56,17 +56,17 @@ class GatePoint(BaseModel):
     harmonic_mean_avg: float
 
 
-class Gate(BaseModel):
+class RuleCurve(BaseModel):
     """A rule that favours novel classes, over its settings."""
 
     name: str
-    points: list[GatePoint]
+    points: list[CurvePoint]
 
 
 class TradeOff(BaseModel):
     """The rules that a run compared on the same features."""
 
-    rules: list[Gate]
+    rules: list[RuleCurve]
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ def gates(runs: Sequence[Run], studio: Studio) -> list[Plate]:
     for place, run in enumerate(run for run in runs if run.trade_off is not None):
         assert run.trade_off is not None
         best = {
-            gate.name: max(gate.points, key=lambda p: p.harmonic_mean_avg) for gate in run.trade_off.rules
+            rule.name: max(rule.points, key=lambda p: p.harmonic_mean_avg) for rule in run.trade_off.rules
         }
         told = " ".join(
             f"{name}: best harmonic mean {point.harmonic_mean_avg:.1f} % with setting {point.setting:g}."
