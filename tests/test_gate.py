@@ -6,33 +6,34 @@ import numpy as np
 import pytest
 import torch
 
-from fairshot.classifiers.gate import (
-    FirstLook,
-    Metrics,
-    Space,
-    Spread,
-    cosine_under,
-    favour,
-    noise,
-    noise_ratio,
-    own_metrics,
-    recognising,
-    tempered,
-    unbias,
-)
+from fairshot.classifiers.gate import FirstLook, noise, noise_ratio, recognising, unbias
 from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.similarity import similarity
+from fairshot.classifiers.whitening import OwnMetrics, OwnSpread, Spread, tempered
 
 
 def random(*shape, seed=0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def test_favour_adds_to_novel_classes_alone():
-    first = random(4, 5)
-    got = favour(first, 3, 0.1)
-    torch.testing.assert_close(got[:, :3], first[:, :3])
-    torch.testing.assert_close(got[:, 3:], first[:, 3:] + 0.1)
+SPACES = {"as they are": (), "whitened": (0.5, 1.0), "own covariance": (0.7, 2.0, 0.3)}
+
+
+def begun(features, labels, power=None, shrinkage=1.0, share=0.0):
+    """The first look that knows the base classes; without a power, features are compared as they are."""
+    counts = labels.bincount()
+    if power is None:
+        return FirstLook.begin(prototypes(features, labels, range(len(counts))), counts)
+    spread = Spread.fit(features, labels, len(counts), power)
+    own = OwnSpread.fit(features, labels, spread, shrinkage).metrics(share) if share else None
+    return FirstLook.whitened(spread, counts, shrinkage, own)
+
+
+def test_a_constant_is_added_to_novel_classes_alone():
+    scores = random(4, 5)
+    got = begun(random(3, 1, 2), torch.arange(3)).opened(scores, "constant", 0.1)
+    torch.testing.assert_close(got[:, :3], scores[:, :3])
+    torch.testing.assert_close(got[:, 3:], scores[:, 3:] + 0.1)
 
 
 # --- whitening
@@ -112,15 +113,13 @@ def test_unbias_gives_back_on_average_what_few_shots_take():
     shots = torch.full((100,), 5)
     ratio = noise_ratio(noise(images[:500], labels, range(100)), shots)
     assert plain.mean() < known - 0.02
-    assert unbias(plain, 0, shots, ratio).mean().item() == pytest.approx(known, abs=0.002)
-    torch.testing.assert_close(unbias(plain, 0, shots, ratio, strength=0.0), plain)
-    torch.testing.assert_close(unbias(plain, 100, shots[:0], ratio), plain)
+    assert unbias(plain, shots, ratio).mean().item() == pytest.approx(known, abs=0.002)
+    torch.testing.assert_close(unbias(plain, shots, ratio, strength=0.0), plain)
 
 
-def test_unbias_gives_more_to_classes_of_fewer_shots_and_nothing_to_base_classes():
-    first = torch.full((1, 4), 0.5).double()
-    got = unbias(first, 2, torch.tensor([5, 1]), 2.0)
-    assert got[0].tolist() == pytest.approx([0.5, 0.5, 0.5 * math.sqrt(1.4), 0.5 * math.sqrt(3)])
+def test_unbias_gives_more_to_classes_of_fewer_shots():
+    got = unbias(torch.full((1, 2), 0.5).double(), torch.tensor([5, 1]), 2.0)
+    assert got[0].tolist() == pytest.approx([0.5 * math.sqrt(1.4), 0.5 * math.sqrt(3)])
 
 
 @pytest.mark.parametrize("shots", [torch.ones(5, 1, 4), torch.zeros(5, 1, 4), torch.rand(1, 1, 4)])
@@ -140,9 +139,7 @@ def inverse_root(matrix):
 def test_own_metrics_are_the_shrunk_covariance_of_the_class_seen_in_the_whitened_space():
     """A cosine under a class's metric is the cosine after whitening by a mix of pooled and own covariance."""
     features, labels, share, shrinkage = random(90, 2, 4).abs(), torch.arange(90) % 3, 0.3, 0.7
-    spread = Spread.fit(features, labels, 3, power=1.0)
-    look = FirstLook.whitened(features, labels, spread, Space(1.0, shrinkage, share))
-    got = look.scores(random(5, 2, 4, seed=1).abs())
+    got = begun(features, labels, 1.0, shrinkage, share).scores(random(5, 2, 4, seed=1).abs())
     x, images = tempered(features, 1.0).numpy(), tempered(random(5, 2, 4, seed=1).abs(), 1.0).numpy()
     expected = np.zeros((5, 3))
     for view in range(2):
@@ -165,73 +162,92 @@ def test_own_metrics_are_the_shrunk_covariance_of_the_class_seen_in_the_whitened
 def test_without_a_share_the_metric_is_that_of_the_whitened_space():
     features, labels = random(60, 2, 5).abs(), torch.arange(60) % 3
     spread = Spread.fit(features, labels, 3, power=0.5)
-    metrics = own_metrics(features, labels, spread, Space(0.5, 1.0, 0.0))
+    metrics = OwnSpread.fit(features, labels, spread, 1.0).metrics(0.0)
     torch.testing.assert_close(metrics, torch.eye(5).double().expand(3, 2, 5, 5))
+
+
+def test_lengths_under_metrics_of_several_shares_are_those_under_each():
+    features, labels, images = random(60, 2, 5).abs(), torch.arange(60) % 3, random(7, 2, 5, seed=1)
+    own = OwnSpread.fit(features, labels, Spread.fit(features, labels, 3, power=0.5), 0.7)
+    for share, got in zip((0.1, 0.6), own.squares(images, (0.1, 0.6)), strict=True):
+        expected = torch.einsum("nvd,bvde,nve->nbv", images, own.metrics(share), images)
+        torch.testing.assert_close(got, expected)
+        torch.testing.assert_close(OwnMetrics.of_base(own.metrics(share)).squares(images), expected)
 
 
 def test_a_novel_class_borrows_most_from_the_base_class_most_similar_to_it():
     base, raw = torch.eye(3).double()[:, None], random(3, 1, 3, 3)
-    metrics = Metrics.of_base(raw @ raw.mT).extended(base[:1] + 0.1, base)
+    metrics = OwnMetrics.of_base(raw @ raw.mT).extended(base[:1] + 0.1, base)
     alike = [float(similarity(base[:1] + 0.1, one[None])) for one in base]
     weights = np.exp(16 * np.array(alike))
-    expected = np.einsum("b,bvde->vde", weights / weights.sum(), raw @ raw.mT)
-    np.testing.assert_allclose(metrics.of(3), expected)
-    values, compared = random(5, 1, 3, seed=2), random(4, 1, 3, seed=3)
-    for label in range(4):
-        one = cosine_under(values, compared[label : label + 1], metrics.of(label))
-        torch.testing.assert_close(metrics.similarity(values, compared)[:, label], one)
-    torch.testing.assert_close(
-        metrics.similarity(values, compared[:2]), metrics.similarity(values, compared)[:, :2]
-    )
+    borrowed = np.einsum("b,bvde->vde", weights / weights.sum(), raw @ raw.mT)
+    P = random(4, 1, 3, seed=3)
+    expected = np.einsum("cvde,cve->cvd", np.concatenate([raw @ raw.mT, borrowed[None]]), P)
+    np.testing.assert_allclose(metrics.turned(P, range(4)), expected)
+    np.testing.assert_allclose(metrics.turned(P[2:], range(2, 4)), expected[2:])
 
 
 # --- shots left out
 
 
-def test_margins_compare_each_shot_with_its_class_without_it():
-    base, shots = random(4, 2, 3), random(7, 2, 3, seed=1)
+@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+def test_margins_compare_each_shot_with_its_class_without_it(space):
+    look, shots = begun(random(40, 2, 3).abs(), torch.arange(40) % 4, *space), random(7, 2, 3, seed=1).abs()
     labels = torch.tensor([4, 4, 4, 5, 5, 5, 6])  # class 6 has nothing left without its shot
-    look = FirstLook.begin(base, torch.full((4,), 9)).extended(shots, labels, range(4, 7))
+    look = look.extended(look.see(shots), labels, range(4, 7))
+    metrics = torch.eye(3).double().expand(7, 2, 3, 3)
+    if look.metrics is not None:
+        metrics = torch.einsum("cb,bvde->cvde", look.metrics.shares, look.metrics.base)
+    x, P, metrics = look.values(shots).numpy(), look.prototypes.numpy(), metrics.numpy()
 
-    def cosine(a, b):
-        return sum(a[v] @ b[v] / (np.linalg.norm(a[v]) * np.linalg.norm(b[v])) for v in range(2)) / 2
+    def cosine(a, b, metric):
+        found = []
+        for u, v, M in zip(a, b, metric, strict=True):
+            found.append(u @ M @ v / math.sqrt((u @ M @ u) * (v @ M @ v)))
+        return sum(found) / 2
 
-    x, expected = shots.numpy(), []
-    for i in range(6):
-        others = np.mean([x[j] for j in range(6) if j != i and labels[j] == labels[i]], axis=0)
-        expected.append(max(cosine(x[i], one.numpy()) for one in base) - cosine(x[i], others))
+    expected = []
+    for i, own in enumerate(labels[:6].tolist()):
+        others = np.mean([x[j] for j in range(6) if j != i and labels[j] == own], axis=0)
+        best = max(cosine(x[i], P[c], metrics[c]) for c in range(4))
+        expected.append(best - cosine(x[i], others, metrics[own]))
     np.testing.assert_allclose(look.margins, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize(("share", "recognised"), [(0.25, 1), (0.5, 2), (1.0, 4)])
 def test_the_constant_recognises_the_share_asked_for(share, recognised):
     margins = torch.tensor([0.3, -0.1, 0.2, 0.1])
-    constant = recognising(margins, share)
+    constant = recognising(margins, torch.tensor(share))
     assert int((margins <= constant).sum()) >= recognised
-    assert recognising(margins[:0], share) == 0
+    assert recognising(margins[:0], torch.tensor(share)) == 0
 
 
-@pytest.mark.parametrize("space", [None, Space(0.5, 1.0), Space(0.7, 2.0, 0.3)])
+RULES = (("plain", 0.0), ("constant", 0.1), ("unbiased", 1.0), ("left_out", 0.6))
+
+
+@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
 def test_classes_learnt_at_once_or_one_by_one_answer_alike(space):
-    features, labels = random(40, 2, 6).abs(), torch.arange(40) % 4
-    if space is None:
-        look = FirstLook.begin(prototypes(features, labels, range(4)), labels.bincount())
-    else:
-        look = FirstLook.whitened(features, labels, Spread.fit(features, labels, 4, space.power), space)
-    shots, names = random(10, 2, 6, seed=2).abs(), torch.arange(4, 6).repeat_interleave(5)
-    at_once = look.extended(shots, names, range(4, 6))
-    one_by_one = look.extended(shots[:5], names[:5], range(4, 5)).extended(shots[5:], names[5:], range(5, 6))
+    look = begun(random(40, 2, 6).abs(), torch.arange(40) % 4, *space)
+    shots, names = look.see(random(9, 2, 6, seed=2).abs()), torch.tensor([4] * 5 + [5] * 3 + [6])
+    at_once, one_by_one = look.extended(shots, names, range(4, 7)), look
     tests = random(8, 2, 6, seed=3).abs()
-    for rule, strength in (("plain", 0.0), ("constant", 0.1), ("unbiased", 1.0), ("left_out", 0.6)):
-        opened = [one.opened(one.scores(tests), rule, strength) for one in (at_once, one_by_one)]
-        torch.testing.assert_close(*opened)
-        torch.testing.assert_close(opened[0][:, :4], look.scores(tests))
-    again = look.from_tensors(4, at_once.tensors(), 1.0 if space is None else space.power)
+    for label in range(4, 7):
+        mine = names == label
+        one_by_one = one_by_one.extended(shots.take(mine), names[mine], range(label, label + 1))
+        known = at_once.upto(label + 1)
+        for rule, strength in RULES:
+            opened = [one.opened(one.scores(tests), rule, strength) for one in (known, one_by_one)]
+            torch.testing.assert_close(*opened)
+            torch.testing.assert_close(opened[0][:, :4], look.scores(tests))
+    again = look.from_tensors(4, at_once.tensors(), space[0] if space else 1.0)
     torch.testing.assert_close(again.scores(tests), at_once.scores(tests))
 
 
-def test_cosine_under_no_metric_is_the_cosine():
-    x, y = random(5, 2, 4), random(5, 2, 4, seed=1)
-    plain = cosine_under(x, y, None)
-    torch.testing.assert_close(plain, cosine_under(x, y, torch.eye(4).double().expand(2, 4, 4)))
-    torch.testing.assert_close(plain, similarity(x, y).diagonal())
+@pytest.mark.parametrize("rule", ["plain", "constant", "unbiased", "left_out"])
+def test_several_strengths_at_once_favour_as_each_alone(rule):
+    look = begun(random(40, 2, 6).abs(), torch.arange(40) % 4)
+    look = look.extended(look.see(random(6, 2, 6, seed=2)), torch.tensor([4, 4, 4, 4, 5, 5]), range(4, 6))
+    scores, strengths = look.scores(random(8, 2, 6, seed=3)), torch.tensor([0.0, 0.3, 0.9]).double()
+    together = look.favoured(scores[:, 4:], rule, strengths[:, None, None])
+    for strength, got in zip(strengths.tolist(), together, strict=True):
+        torch.testing.assert_close(got, look.opened(scores, rule, strength)[:, 4:])

@@ -1,65 +1,129 @@
 """The trade-off of the gates: every rule is what SSS does with it, and strength trades base for novel."""
 
-from dataclasses import replace
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 import torch
 
-from fairshot.classifiers.gate import Space
+from fairshot.classifiers.whitening import Space
+from fairshot.evaluation.confusion import confusion_matrix
+from fairshot.evaluation.courses import Course, Embedded, Gallery, Picked, embed_course
+from fairshot.evaluation.gates import Gate, common_gates, own_gates
 from fairshot.evaluation.metrics import metrics_from_confusions
 from fairshot.evaluation.pseudo import pseudo_courses
 from fairshot.evaluation.sessions import run_sessions
-from fairshot.evaluation.tradeoff import (
-    BaseSession,
-    Course,
-    Embedded,
-    EmbeddedSession,
-    Gate,
-    choose,
-    common_gates,
-    embed_stream,
-    own_gates,
-    search,
-    tradeoff,
-)
+from fairshot.evaluation.tradeoff import choose, search, tradeoff
 from fairshot.evaluation.tuning import cast_roles
-from toys import after_base, learnt_base, toy_method, toy_stream
+from fairshot.methods import build
+from fairshot.methods.sss import SSSSettings
+from fairshot.progress import Reporter
+from toys import MODEL, after_base, learnt_base, toy_method, toy_stream
 
-BASE, WAY, SESSIONS, SHOTS = 8, 3, 2, 5
+BASE, WAY, SESSIONS, TESTS = 8, 3, 2, 30
+SHOTS = (5, 3, 1)  # of the classes of a session
+NOVEL = WAY * SESSIONS
 
 
 @pytest.fixture(scope="module")
-def course():
-    """Classes around random directions; novel ones have five shots, base ones sixty, which is the bias."""
+def features():
+    """Classes around random directions; novel ones have few shots, base ones sixty, which is the bias.
+
+    Two streams over the same images: the second takes the novel classes the other way round, and learns from
+    other images of theirs.
+    """
     generator = torch.Generator().manual_seed(0)
-    classes = BASE + WAY * SESSIONS
     spread = torch.linspace(0.3, 1.4, 24)
-    centres = 1 + 0.3 * torch.randn(classes, 2, 24, generator=generator)
+    centres = 1 + 0.3 * torch.randn(BASE + NOVEL, 2, 24, generator=generator)
 
     def draw(labels):
         g = (centres[labels] + spread * torch.randn(len(labels), 2, 24, generator=generator)).clamp(min=0)
         return Embedded(g, torch.cat([g, g.square()], -1), labels)
 
-    def session(first, count, shots):
-        ids = torch.arange(first, first + count)
-        return EmbeddedSession(draw(ids.repeat(shots)), draw(ids.repeat(30)))
+    base, ids, images = torch.arange(BASE), torch.arange(BASE, BASE + NOVEL), TESTS + max(SHOTS)
+    tests = draw(base.repeat(TESTS))
+    train = draw(base.repeat(60))
+    gallery = Gallery(train, [tests, draw(ids.repeat_interleave(images))])
+    rows = torch.arange(NOVEL * images).reshape(NOVEL, images) + len(tests.labels)
 
-    sessions = [session(0, BASE, 60), *(session(BASE + WAY * t, WAY, SHOTS) for t in range(SESSIONS))]
-    return Course(BaseSession(sessions[0].train), sessions)
+    def course(rows):
+        test, shots = [Picked(torch.arange(len(tests.labels)), tests.labels)], []
+        for t in range(SESSIONS):
+            mine, names = rows[WAY * t :][:WAY], ids[WAY * t :][:WAY]
+            of_class = [one[TESTS:][:k] for one, k in zip(mine, SHOTS, strict=True)]
+            test.append(Picked(mine[:, :TESTS].flatten(), names.repeat_interleave(TESTS)))
+            shots.append(Picked(torch.cat(of_class), names.repeat_interleave(torch.tensor(SHOTS))))
+        return Course(gallery, test, shots)
+
+    return train, course(rows), course(rows.flip(0, 1))
 
 
+@pytest.fixture
+def train(features):
+    return features[0]
+
+
+@pytest.fixture
+def courses(features):
+    return features[1:]
+
+
+@pytest.fixture
+def course(features):
+    return features[1]
+
+
+SPACES = (None, Space(0.5, 1.0), Space(0.7, 2.0), Space(0.7, 2.0, 0.2), Space(0.7, 2.0, 0.6))
 GATES = [
-    Gate("plain", 0.0),
-    Gate("plain", 0.0, gamma=0.4),
-    Gate("constant", 0.03),
-    Gate("unbiased", 1.0),
-    Gate("left_out", 0.8),
-    Gate("constant", 0.1, Space(0.5, 1.0)),
-    Gate("unbiased", 1.25, Space(0.7, 2.0)),
-    Gate("left_out", 0.7, Space(0.5, 0.5), gamma=0.2),
-    Gate("constant", 0.1, Space(0.5, 1.0, 0.2)),
+    *(Gate("plain", 0.0, gamma=gamma) for gamma in (0.0, 0.4)),
+    *(
+        Gate(rule, strength, space)
+        for space in SPACES
+        for rule, strengths in (
+            ("constant", (0.03, 0.1)),
+            ("unbiased", (0.5, 1.25)),
+            ("left_out", (0.2, 0.7)),
+        )
+        for strength in strengths
+    ),
+    Gate("left_out", 0.7, Space(0.5, 1.0), gamma=0.2),
 ]
+
+
+def all_through(course):
+    """What every gate gives on a course."""
+    found = {}
+    for sighting in course.gallery.sightings(gate.space for gate in GATES):
+        mine = [gate for gate in GATES if gate.space == sighting.space]
+        found |= zip(mine, course.through(sighting, mine), strict=True)
+    return found
+
+
+def of_sss(course, train, gate):
+    """What SSS itself gives, session by session."""
+    gallery, tests = course.gallery, course.tests
+    method = build("sss", SSSSettings(**gate.settings()), MODEL, 1, BASE, BASE + NOVEL)
+    method.start({"g": train.g, "g_tilde": train.g_tilde}, train.labels)
+    confusions = []
+    for t, images in enumerate(course.images):
+        if t:
+            rows = course.shots[t - 1].rows
+            method.extend(
+                {"g": gallery.g[rows], "g_tilde": gallery.g_tilde[rows]}, course.shots[t - 1].labels
+            )
+        rows = tests.rows[:images]
+        answers = method.scores({"g": gallery.g[rows], "g_tilde": gallery.g_tilde[rows]}).argmax(1)
+        confusions.append(confusion_matrix(tests.labels[:images].numpy(), answers.numpy(), course.classes[t]))
+    return metrics_from_confusions(confusions, np.diff([0, *course.classes]).tolist())
+
+
+@pytest.mark.parametrize("draw", [0, 1])
+def test_many_gates_at_once_give_what_sss_gives_with_each(courses, train, draw):
+    for gate, found in all_through(courses[draw]).items():
+        assert found == of_sss(courses[draw], train, gate), gate
+
+
+SOME = [*GATES[1::5], GATES[-1]]  # of each rule and space, with and without Resistance
 
 
 def started(gate):
@@ -69,16 +133,16 @@ def started(gate):
     return method
 
 
-@pytest.mark.parametrize("gate", GATES, ids=str)
-def test_a_gate_is_what_sss_does_with_its_settings(gate):
+def test_the_stream_of_a_run_is_what_sss_goes_through():
     stream = toy_stream()
-    sessions = embed_stream(after_base("sss"), stream)
-    outcome = run_sessions(started(gate), stream)
-    expected = metrics_from_confusions(outcome.confusions, [len(one.classes) for one in stream.sessions])
-    assert Course(BaseSession(sessions[0].train), sessions).through(gate) == expected
+    found = all_through(embed_course(after_base("sss"), stream))
+    for gate in SOME:
+        outcome = run_sessions(started(gate), stream)
+        sizes = [len(one.classes) for one in stream.sessions]
+        assert found[gate] == metrics_from_confusions(outcome.confusions, sizes), gate
 
 
-@pytest.mark.parametrize("gate", GATES[2:], ids=str)
+@pytest.mark.parametrize("gate", SOME, ids=str)
 def test_all_that_sss_has_learnt_with_a_gate_is_in_its_tensors(gate):
     method, stream = started(gate), toy_stream()
     for session in stream.sessions[1:]:
@@ -91,7 +155,7 @@ def test_all_that_sss_has_learnt_with_a_gate_is_in_its_tensors(gate):
 
 
 def test_further_shots_and_unlabelled_images_move_the_first_look_too():
-    method, stream = started(replace(GATES[5], strength=0.05)), toy_stream()
+    method, stream = started(Gate("constant", 0.05, Space(0.5, 1.0))), toy_stream()
     method.learn(stream.sessions[1].train)
     before = method.look.prototypes.clone()
     method.learn(stream.sessions[1].test)
@@ -137,32 +201,26 @@ def test_own_covariances_are_tried_near_the_best_whitening(course):
     assert {s.shrinkage for s in (g.space for g in own_gates(Space(0.5, 8.0)))} == {4.0, 8.0}
 
 
-def test_an_average_over_streams_is_the_mean_of_each(course):
-    other = Course(course.base, [_first(course), *reversed(_later(course))])
-    gate = GATES[3]
-    together, apart = (
-        tradeoff([course, other], [gate]),
-        [tradeoff([one], [gate])[0] for one in (course, other)],
-    )
-    assert together[0].inc_avg == pytest.approx(np.mean([one.inc_avg for one in apart]))
+def test_an_average_over_streams_is_the_mean_of_each(courses):
+    together = tradeoff(courses, GATES[3:4])
+    apart = [tradeoff([one], GATES[3:4])[0].inc_avg for one in courses]
+    assert apart[0] != apart[1]
+    assert together[0].inc_avg == pytest.approx(np.mean(apart))
 
 
-def _first(course):
-    images = slice(course.images[0])
-    test = Embedded(course.g[images], course.g_tilde[images], torch.from_numpy(course.labels[images]))
-    return EmbeddedSession(course.base.train, test)
+def test_points_come_in_the_order_of_the_gates_and_progress_counts_all(course):
+    told = []
 
+    class Listener(Reporter):
+        @contextmanager
+        def track(self, what, total, done=0):
+            told.append(total)
+            yield lambda units=1, note="": told.append(-units)
 
-def _later(course):
-    """The later sessions; told to come in another order, their classes get other ids."""
-    found = []
-    for t, shots in enumerate(course.shots):
-        images = slice(course.images[t], course.images[t + 1])
-        shift = (SESSIONS - 1 - 2 * t) * WAY
-        labels = torch.from_numpy(course.labels[images]) + shift
-        test = Embedded(course.g[images], course.g_tilde[images], labels)
-        found.append(EmbeddedSession(replace(shots, labels=shots.labels + shift), test))
-    return found
+    mixed = [*GATES[8:10], *GATES[2:4], *GATES[10:12]]  # the first and the last share a space
+    assert [point.gate for point in tradeoff([course], mixed, Listener())] == mixed
+    assert told[0] == len(mixed)
+    assert sum(told) == 0
 
 
 def test_pseudo_novel_courses_are_drawn_from_base_training_images_the_network_has_not_seen():
@@ -172,9 +230,11 @@ def test_pseudo_novel_courses_are_drawn_from_base_training_images_the_network_ha
     every = method.embed(stream.base.train.pictures)["g"]
     kept = set()
     for course in courses:
-        assert course.sizes == [4, 2]
+        assert course.classes == [4, 6]
         assert course.images == [24, 36]
-        novel = torch.cat([course.shots[0].g, course.g[24:]])
+        novel = course.gallery.g[torch.cat([course.shots[0].rows, course.tests.rows[24:]])]
+        assert course.shots[0].labels.tolist() == [4] * 5 + [5] * 5
+        assert course.tests.labels[24:].tolist() == [4] * 6 + [5] * 6
         rows = [int((every - image).abs().sum((1, 2)).argmin()) for image in novel]
         assert torch.allclose(every[rows], novel, atol=1e-6)
         assert len(set(rows)) == len(rows) == 2 * 5 + 2 * 6  # no image is shot and test image

@@ -9,31 +9,21 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from lightning_fabric import Fabric
 from rich.table import Table
 
 from fairshot.benchmarks.stream import Stream
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
 from fairshot.cli.options import Data, Device, Root
 from fairshot.errors import UserError
+from fairshot.evaluation.courses import embed_course
 from fairshot.evaluation.experiment import Place, load_pictures, restore_method
+from fairshot.evaluation.gates import Gate, curve
 from fairshot.evaluation.pseudo import pseudo_courses
 from fairshot.evaluation.run_folder import CHECKPOINTS, LOG, RECIPE, recipe_of
-from fairshot.evaluation.tradeoff import (
-    BaseSession,
-    Course,
-    Gate,
-    Point,
-    choose,
-    curve,
-    embed_stream,
-    search,
-    tradeoff,
-)
+from fairshot.evaluation.tradeoff import Point, choose, search, tradeoff
 from fairshot.evaluation.tuning import pseudo_stream, train_on
 from fairshot.files import write_atomically
 from fairshot.methods.sss import SSS
-from fairshot.progress import Reporter
 from fairshot.recipes import Recipe
 from fairshot.training.hardware import choose_hardware, describe_device
 
@@ -64,46 +54,47 @@ def tradeoff_command(
     accuracy and average harmonic mean. Writes `tradeoff.json` and `tradeoff.md` into the run, and the choice
     with its log into the folder of the pseudo-novel training.
     """
+    folder = pseudo or run / "pseudo-novel"
+    recipe, place = _recipe_of_sss(run), _place(run, folder, device, data, root)
+    stream, _ = load_pictures(recipe, place)
+    chosen = _choose(_pseudo_recipe(folder, recipe), stream, place, folder, (novel, held_out, draws))
+    points = _curves(recipe, stream, place, chosen)
+    _write(run, points, chosen)
+    _show(points, chosen)
+
+
+def _recipe_of_sss(run: Path) -> Recipe:
     recipe = recipe_of(run)
     if recipe.method_name != SSS.name:
         raise UserError(f"{run} is a run of {recipe.method_name}; the gates are those of {SSS.name}")
+    return recipe
+
+
+def _place(run: Path, folder: Path, device: str, photos: Path | None, root: Path | None) -> Place:
+    """Return where the run's pictures lie and on what they are looked at; the log is that of the folder."""
     fabric = choose_hardware(device)
-    folder = pseudo or run / "pseudo-novel"
     folder.mkdir(parents=True, exist_ok=True)
     reporter = ConsoleReporter("tradeoff", folder / LOG)
     reporter.say(this_command())
-    split = run if data is not None else None
-    place = Place(run, fabric, root=root, photos=data, split=split, reporter=reporter)
-    stream, _ = load_pictures(recipe, place)
-    chosen = _choose(
-        _pseudo_recipe(folder, recipe), stream, fabric, folder, (novel, held_out, draws), reporter
-    )
-    points = _curves(run, recipe, stream, fabric, chosen)
-    _write(run, points, chosen)
-    CONSOLE.print(_table(points, chosen))
-    best = max(chosen.values(), key=lambda point: point.both)
-    CONSOLE.print(f"best on pseudo-novel classes: {best.gate.family}; to run it:", highlight=False)
-    sets = " ".join(f"--set method.{key}={json.dumps(value)}" for key, value in best.gate.settings().items())
-    CONSOLE.print(f"  {sets}", highlight=False, soft_wrap=True)
+    return Place(run, fabric, root=root, photos=photos, split=run if photos else None, reporter=reporter)
 
 
 def _choose(
     recipe: Recipe,
     stream: Stream,
-    fabric: Fabric,
+    place: Place,
     folder: Path,
     sizes: tuple[int, int, int],  # novel classes, held-out images a class, draws
-    reporter: Reporter,
 ) -> dict[str, Point]:
     """Train on pseudo-novel classes, try every gate there, and keep the best of each rule."""
-    novel, held_out, draws = sizes
+    (novel, held_out, draws), reporter = sizes, place.reporter
     small = pseudo_stream(stream, novel, held_out, recipe.seed)
-    trained, _ = train_on(recipe, small, fabric, folder / CHECKPOINTS, reporter)
+    trained, _ = train_on(recipe, small, place.fabric, folder / CHECKPOINTS, reporter)
     reporter.say(
         f"{small.base_classes} base and {novel} pseudo-novel classes, {held_out} held-out training images a "
-        f"class, {draws} draws, seed {recipe.seed}, on {describe_device(fabric)}; no test image is read"
+        f"class, {draws} draws, seed {recipe.seed}, on {describe_device(place.fabric)}; no test image is read"
     )
-    tried = search(pseudo_courses(trained, stream, novel, held_out, recipe.seed, draws))
+    tried = search(pseudo_courses(trained, stream, novel, held_out, recipe.seed, draws), reporter)
     chosen = choose(tried)
     for point in chosen.values():
         reporter.say(f"chosen: {_describe(point)}")
@@ -124,13 +115,11 @@ def _pseudo_recipe(folder: Path, recipe: Recipe) -> Recipe:
     return replace(recipe, seed=found.seed)
 
 
-def _curves(
-    run: Path, recipe: Recipe, stream: Stream, fabric: Fabric, chosen: Mapping[str, Point]
-) -> list[Point]:
+def _curves(recipe: Recipe, stream: Stream, place: Place, chosen: Mapping[str, Point]) -> list[Point]:
     """Take the gates of each curve through the run's sessions; a whitened one in the space chosen for it."""
-    sessions = embed_stream(restore_method(run, recipe, stream, fabric), stream)
+    course = embed_course(restore_method(place.out, recipe, stream, place.fabric), stream)
     gates = [gate for point in chosen.values() for gate in curve(point.gate)]
-    return tradeoff([Course(BaseSession(sessions[0].train), sessions)], gates)
+    return tradeoff([course], gates, place.reporter)
 
 
 def _as_dict(point: Point) -> dict[str, Any]:
@@ -186,6 +175,15 @@ def _markdown(points: Sequence[Point], chosen: Mapping[str, Point]) -> str:
             cells = [point.gate.family, *parameters, f"{point.gate.position:g}", *numbers]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _show(points: Sequence[Point], chosen: Mapping[str, Point]) -> None:
+    """Print the curves, and how to run the best of the chosen gates."""
+    CONSOLE.print(_table(points, chosen))
+    best = max(chosen.values(), key=lambda point: point.both)
+    CONSOLE.print(f"best on pseudo-novel classes: {best.gate.family}; to run it:", highlight=False)
+    sets = " ".join(f"--set method.{key}={json.dumps(value)}" for key, value in best.gate.settings().items())
+    CONSOLE.print(f"  {sets}", highlight=False, soft_wrap=True)
 
 
 def _table(points: Sequence[Point], chosen: Mapping[str, Point]) -> Table:

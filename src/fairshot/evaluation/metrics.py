@@ -1,5 +1,8 @@
 """Metrics of appendix A, each a function of the confusion matrices of the sessions. All in percent.
 
+They ask of a confusion matrix only how many images of each session it counts, rightly answered ones among
+them, and those answered with a base class (`Counts`).
+
 Overall and base accuracy weigh every test image the same. Incremental accuracies (Inc, PInc) are means over
 the sessions that brought the classes, which is what the paper prints: on CUB-200, where sessions differ in
 their number of test images, its rows are no fractions of the number of images. `inc_weighted` is beside it.
@@ -9,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -99,6 +101,19 @@ class Metrics:
         return (self.base_inc + self.cinc_pinc) / 2
 
 
+@dataclass(frozen=True)
+class Counts:
+    """Answers after session t to the test images of the classes of each session 0 .. t."""
+
+    images: Sequence[int]
+    right: Sequence[int]
+    as_base: Sequence[int]  # answered with a base class
+
+    def accuracy(self, start: int, stop: int | None = None) -> float | None:
+        """Share of the images of some sessions that were answered rightly."""
+        return _percent(sum(self.right[start:stop]), sum(self.images[start:stop]))
+
+
 def metrics_from_confusions(confusions: Sequence[Ints], session_sizes: Sequence[int]) -> Metrics:
     """Derive all metrics.
 
@@ -107,42 +122,47 @@ def metrics_from_confusions(confusions: Sequence[Ints], session_sizes: Sequence[
     """
     if not 1 <= len(confusions) <= len(session_sizes):
         raise ValueError(f"{len(confusions)} confusion matrices for {len(session_sizes)} sessions")
-    return Metrics(
-        tuple(_session_metrics(confusion, session_sizes[: t + 1]) for t, confusion in enumerate(confusions))
+    return metrics_from_counts(
+        [_count(confusion, session_sizes[: t + 1]) for t, confusion in enumerate(confusions)]
     )
 
 
-def _session_metrics(confusion: Ints, sizes: Sequence[int]) -> SessionMetrics:
-    ends = np.cumsum(sizes).tolist()
-    base, seen = ends[0], ends[-1]
+def metrics_from_counts(counts: Sequence[Counts]) -> Metrics:
+    """Derive all metrics from the counts after each session."""
+    return Metrics(tuple(_session_metrics(each) for each in counts))
+
+
+def _count(confusion: Ints, sizes: Sequence[int]) -> Counts:
+    ends = np.cumsum(sizes)
+    base, seen = int(ends[0]), int(ends[-1])
     if confusion.shape != (seen, seen):
         raise ValueError(
             f"after {seen} classes the confusion matrix is {confusion.shape}, not {(seen, seen)}"
         )
-    overall, base_accuracy = _accuracy(confusion, 0, seen), _accuracy(confusion, 0, base)
-    if overall is None or base_accuracy is None:
-        raise ValueError("the confusion matrix counts no test image of a base class")
-    by_session = [_accuracy(confusion, start, stop) for start, stop in pairwise(ends)]
+    by_class = confusion.sum(1), np.diagonal(confusion), confusion[:, :base].sum(1)
+    return Counts(*([int(part.sum()) for part in np.split(each, ends[:-1])] for each in by_class))
+
+
+def _session_metrics(counts: Counts) -> SessionMetrics:
+    overall, base = counts.accuracy(0), counts.accuracy(0, 1)
+    if overall is None or base is None:
+        raise ValueError("there is no test image of a base class")
+    by_session = [counts.accuracy(t, t + 1) for t in range(1, len(counts.images))]
     inc = _mean(by_session)
-    novel_rows = confusion[base:]
     return SessionMetrics(
         overall=overall,
-        base=base_accuracy,
+        base=base,
         inc=inc,
-        inc_weighted=_accuracy(confusion, base, seen),
+        inc_weighted=counts.accuracy(1),
         cinc=by_session[-1] if by_session else None,
         pinc=_mean(by_session[:-1]),
-        harmonic_mean=None if inc is None else _harmonic_mean(base_accuracy, inc),
-        misroute=None if inc is None else 100 * float(novel_rows[:, :base].sum() / novel_rows.sum()),
+        harmonic_mean=None if inc is None else _harmonic_mean(base, inc),
+        misroute=_percent(sum(counts.as_base[1:]), sum(counts.images[1:])),
     )
 
 
-def _accuracy(confusion: Ints, start: int, stop: int) -> float | None:
-    """Share of the test images of classes start .. stop - 1 that were answered rightly."""
-    total = confusion[start:stop].sum()
-    if total == 0:
-        return None
-    return 100 * float(np.diagonal(confusion)[start:stop].sum() / total)
+def _percent(part: int, whole: int) -> float | None:
+    return 100 * (part / whole) if whole else None
 
 
 def _harmonic_mean(a: float, b: float) -> float:

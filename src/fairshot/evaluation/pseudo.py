@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fairshot.benchmarks.pictures import Ints
 from fairshot.benchmarks.stream import Stream, relabelled
-from fairshot.evaluation.tradeoff import BaseSession, Course, Embedded, EmbeddedSession, embed
+from fairshot.evaluation.courses import Course, Gallery, Picked, embed
 from fairshot.evaluation.tuning import cast_roles, pseudo_stream, way_and_shots
 from fairshot.methods.method import Method
 
@@ -22,47 +22,37 @@ def pseudo_courses(
 
     All begin with that base session and its held-out images. Which pseudo-novel class comes in which
     session, its shots and its test images are drawn anew each time from all of its training images: the
-    network has seen none of them.
+    network has seen none of them. Only images that were drawn are embedded, and once.
     """
-    first = pseudo_stream(stream, novel, held_out, seed).base
-    base = EmbeddedSession(embed(method, first.train), embed(method, first.test))
-    shared = BaseSession(base.train)
-    _, cast = cast_roles(stream, novel, np.random.default_rng([seed, 3]))
-    images = [np.flatnonzero(stream.base.train.labels == label) for label in cast]
-    pool = embed(method, relabelled(stream.base.train, images, np.arange(novel)))
+    base = pseudo_stream(stream, novel, held_out, seed).base
     way, shots = way_and_shots(stream)
+    drawn = _draw(stream, novel, shots + held_out, seed, draws)
+    used, rows = np.unique(drawn, return_inverse=True)
+    test = embed(method, base.test)
+    pool = embed(method, relabelled(stream.base.train, [used], np.zeros(1, dtype=np.int64)))
+    gallery = Gallery(embed(method, base.train), [test, pool])
+    device, first = test.labels.device, len(test.labels)
+    held = Picked(torch.arange(first, device=device), test.labels)
+    novel_rows = torch.from_numpy(first + rows.reshape(drawn.shape)).to(device)
+    return [_course(gallery, held, each, way, shots) for each in novel_rows]
+
+
+def _draw(stream: Stream, novel: int, images: int, seed: int, draws: int) -> Ints:
+    """Draw the classes in the order they come, and images of each: (draws, classes, images)."""
+    _, cast = cast_roles(stream, novel, np.random.default_rng([seed, 3]))
+    of_class = [np.flatnonzero(stream.base.train.labels == label) for label in cast]
     rng = np.random.default_rng([seed, 4])
-    courses = []
-    for _ in range(draws):
-        sessions = [base]
-        for group in rng.permutation(novel).reshape(-1, way):
-            sessions.append(
-                _session(pool, group, shots, held_out, shared.classes + way * (len(sessions) - 1), rng)
-            )
-        courses.append(Course(shared, sessions))
-    return courses
+    return np.stack(
+        [[rng.permutation(of_class[c])[:images] for c in rng.permutation(novel)] for _ in range(draws)]
+    )
 
 
-def _session(
-    pool: Embedded,
-    group: Ints,
-    shots: int,
-    held_out: int,
-    first: int,
-    rng: np.random.Generator,
-) -> EmbeddedSession:
-    """Draw shots and test images of some classes, which become the next in line."""
-    labels = pool.labels.cpu().numpy()
-    train, test = [], []
-    for label in group:
-        images = rng.permutation(np.flatnonzero(labels == label))
-        train.append(images[:shots])
-        test.append(images[shots : shots + held_out])
-    ids = np.arange(first, first + len(group))
+def _course(gallery: Gallery, held: Picked, rows: Tensor, way: int, shots: int) -> Course:
+    """Let classes of images (K, shots and test images) come in sessions, a way of them at a time."""
+    labels = gallery.base_classes + torch.arange(len(rows), device=rows.device)[:, None].expand_as(rows)
 
-    def taken(parts: list[Ints]) -> Embedded:
-        rows = torch.from_numpy(np.concatenate(parts)).to(pool.labels.device)
-        fresh = torch.from_numpy(np.repeat(ids, [len(part) for part in parts])).to(rows.device)
-        return replace(pool.take(rows), labels=fresh)
+    def sessions(images: slice) -> list[Picked]:
+        parts = (torch.split(each[:, images], way) for each in (rows, labels))
+        return [Picked(*(each.flatten() for each in part)) for part in zip(*parts, strict=True)]
 
-    return EmbeddedSession(taken(train), taken(test))
+    return Course(gallery, [held, *sessions(slice(shots, None))], sessions(slice(shots)))

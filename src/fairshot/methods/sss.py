@@ -10,10 +10,11 @@ from torch import Tensor
 
 from fairshot.classifiers import realistic
 from fairshot.classifiers.calibration import calibrate, calibrate_labelled, degrees
-from fairshot.classifiers.gate import FirstLook, Rule, Space, Spread
+from fairshot.classifiers.gate import FirstLook, Rule
 from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.realistic import Bounds, Calibration, Entry
 from fairshot.classifiers.resistance import accumulate, resist
+from fairshot.classifiers.whitening import OwnSpread, Spread
 from fairshot.errors import UserError
 from fairshot.methods.dual import Dual, DualSettings
 from fairshot.methods.method import Facts, split_known
@@ -92,15 +93,18 @@ class SSS(Dual[SSSSettings]):
         self.prototypes_tilde = prototypes(features["g_tilde"], labels, base)
         self.delta = torch.zeros_like(self.prototypes_tilde)
         self.counts = labels.bincount(minlength=self.base_classes)
-        self.look, self.memory = self._gate(features["g"], labels), None
+        self.look, self.memory = self._begin_look(features["g"], labels), None
 
-    def _gate(self, g: Tensor, labels: Tensor) -> FirstLook | None:
+    def _begin_look(self, g: Tensor, labels: Tensor) -> FirstLook | None:
         """Make the first look of the settings, or none if it is the paper's."""
         chosen = self.settings
         if not chosen.whitening:
             return FirstLook.begin(self.prototypes, self.counts) if chosen.has_gate else None
         spread = Spread.fit(g, labels, self.base_classes, chosen.power)
-        return FirstLook.whitened(g, labels, spread, Space(chosen.power, chosen.shrinkage, chosen.own_share))
+        own = None
+        if chosen.own_share:
+            own = OwnSpread.fit(g, labels, spread, chosen.shrinkage).metrics(chosen.own_share)
+        return FirstLook.whitened(spread, self.counts, chosen.shrinkage, own)
 
     def extend(self, features: Features, labels: Tensor) -> None:
         """Add new classes to h and h~ and to Delta; labelled pictures of known classes calibrate them."""
@@ -115,7 +119,7 @@ class SSS(Dual[SSSSettings]):
             delta = accumulate(delta, P_tilde[: self.base_classes], novel_tilde)
             P, P_tilde = torch.cat([P, prototypes(g, labels, fresh)]), torch.cat([P_tilde, novel_tilde])
             counts = torch.cat([counts, labels.bincount()[fresh.start :]])
-        look = None if self.look is None else self.look.extended(g, labels, fresh)
+        look = None if self.look is None else self.look.extended(self.look.see(g), labels, fresh)
         memory = None
         if self.memory is not None:
             memory = realistic.relabel(self.memory, P, self._alpha(len(P)), self.settings.bounds)

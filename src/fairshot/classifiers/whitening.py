@@ -1,0 +1,144 @@
+"""Spaces in which features are compared: whitened alike for all classes, or by each class's own covariance.
+
+Both are learnt from the training features of base classes; a novel class borrows from those similar to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch.nn.functional import normalize
+
+from fairshot.classifiers.prototypes import prototypes
+from fairshot.classifiers.similarity import similarity
+
+SHARPNESS = 16.0  # with which similarity decides whose metric a novel class borrows
+
+
+def tempered(features: torch.Tensor, power: float) -> torch.Tensor:
+    """Raise features to a power, which tames the few large ones, and give each view unit length."""
+    return normalize(features.sign() * features.abs().pow(power), dim=-1)
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """A space in which directions that vary within every class count less."""
+
+    power: float
+    centre: torch.Tensor  # (V, d)
+    matrix: torch.Tensor  # (V, d, d) symmetric
+
+    def transform(self, features: torch.Tensor) -> torch.Tensor:
+        """Take features (N, V, d) there."""
+        return self.transform_tempered(tempered(features, self.power))
+
+    def transform_tempered(self, values: torch.Tensor) -> torch.Tensor:
+        """Take features that are tempered already; this is affine: means of classes may be taken before."""
+        return torch.einsum("nvd,vde->nve", values - self.centre, self.matrix)
+
+
+@dataclass(frozen=True, order=True)
+class Space:
+    """How the first look compares features: whitened, and with a share of each class's own covariance."""
+
+    power: float
+    shrinkage: float
+    own_share: float = 0.0
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The means of the base classes and the covariance within them: all that whitening learns from."""
+
+    power: float
+    means: torch.Tensor  # (B, V, d) of tempered features
+    unit: torch.Tensor  # (V, 1, 1) mean variance
+    variances: torch.Tensor  # (V, d) along the principal directions, in that unit
+    directions: torch.Tensor  # (V, d, d) in columns
+
+    @classmethod
+    def fit(cls, features: torch.Tensor, labels: torch.Tensor, base_classes: int, power: float) -> Spread:
+        """Learn from the training features (N, V, d) of the base classes."""
+        values = tempered(features, power)
+        means = prototypes(values, labels, range(base_classes))
+        residual = values - means[labels]
+        covariance = torch.einsum("nvd,nve->vde", residual, residual) / len(residual)
+        unit = covariance.diagonal(dim1=1, dim2=2).mean(1)[:, None, None].clamp(min=1e-12)
+        return cls(power, means, unit, *torch.linalg.eigh(covariance / unit))
+
+    def whitening(self, shrinkage: float) -> Whitening:
+        """Shrink the covariance S towards the identity and invert it by half: (S + shrinkage * I) ^ -1/2."""
+        scale = (self.variances.clamp(min=0) + shrinkage).clamp(min=1e-6).rsqrt()
+        matrix = self.directions * scale[:, None] @ self.directions.mT
+        return Whitening(self.power, self.means.mean(0), matrix)
+
+
+@dataclass(frozen=True)
+class OwnSpread:
+    """The covariance of each base class in a whitened space, shrunk as it was for all."""
+
+    variances: torch.Tensor  # (B, V, d) along the principal directions
+    directions: torch.Tensor  # (B, V, d, d) in columns
+
+    @classmethod
+    def fit(cls, features: torch.Tensor, labels: torch.Tensor, spread: Spread, shrinkage: float) -> OwnSpread:
+        """Learn from the training features (N, V, d) of the base classes, whose spread is known."""
+        matrix = spread.whitening(shrinkage).matrix
+        values = torch.einsum("nvd,vde->nve", tempered(features, spread.power) - spread.means[labels], matrix)
+        own = []
+        for label in range(len(spread.means)):
+            residual = values[labels == label]
+            own.append(torch.einsum("nvd,nve->vde", residual, residual) / (len(residual) * spread.unit))
+        return cls(*torch.linalg.eigh(torch.stack(own) + shrinkage * matrix @ matrix))
+
+    def _scales(self, share: float) -> torch.Tensor:
+        """Put a share of the own covariance in the place of the identity, all classes' one, and invert."""
+        return 1 / (1 - share + share * self.variances.clamp(min=0))
+
+    def metrics(self, share: float) -> torch.Tensor:
+        """Return, for each base class, a metric (B, V, d, d) that knows a share of its own covariance."""
+        return self.directions * self._scales(share)[..., None, :] @ self.directions.mT
+
+    def squares(self, values: torch.Tensor, shares: Sequence[float]) -> torch.Tensor:
+        """Squared lengths of values (N, V, d) under these metrics, (S, N, B, V) for several shares at once.
+
+        The metrics of one class share their directions, so this takes little longer than for one share.
+        """
+        scales = torch.stack([self._scales(share) for share in shares], dim=-1)
+        by_view = values.transpose(0, 1)
+        of_class = zip(self.directions, scales, strict=True)
+        found = [(by_view @ directions).square_() @ scale for directions, scale in of_class]
+        return torch.stack(found).permute(3, 2, 0, 1).contiguous()
+
+
+@dataclass(frozen=True)
+class OwnMetrics:
+    """A metric for each class: base classes have their own, a novel class borrows from those like it."""
+
+    base: torch.Tensor  # (B, V, d, d)
+    shares: torch.Tensor  # (C, B) of the metrics of base classes in that of each class
+
+    @classmethod
+    def of_base(cls, base: torch.Tensor) -> OwnMetrics:
+        """Let base classes keep to their own."""
+        return cls(base, torch.eye(len(base), dtype=base.dtype, device=base.device))
+
+    def extended(self, fresh: torch.Tensor, base: torch.Tensor) -> OwnMetrics:
+        """Let novel classes (K, V, d) borrow from the base classes (B, V, d) similar to them."""
+        shares = (SHARPNESS * similarity(fresh, base)).softmax(1)
+        return replace(self, shares=torch.cat([self.shares, shares]))
+
+    def squares(self, values: torch.Tensor) -> torch.Tensor:
+        """Squared lengths of values (N, V, d) under the metric of each base class, (N, B, V)."""
+        turned = (torch.einsum("nvd,vde->nve", values, one) for one in self.base)
+        return torch.stack([(each * values).sum(-1) for each in turned], dim=1)
+
+    def turned(self, prototypes: torch.Tensor, classes: range) -> torch.Tensor:
+        """Multiply the prototypes (K, V, d) of classes that follow each other by the metrics of these."""
+        own = self.base[classes.start : classes.stop]  # base classes among them need not borrow
+        known, shares = len(own), self.shares[classes.start : classes.stop]
+        by_base = prototypes[known:].transpose(0, 1) @ self.base  # (B, V, K, d)
+        borrowed = (shares[known:].T[:, None, :, None] * by_base).sum(0).transpose(0, 1)
+        return torch.cat([torch.einsum("bvde,bve->bvd", own, prototypes[:known]), borrowed])
