@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
 import timm
 import torch
+from huggingface_hub import constants as hub
 from PIL import Image
 from safetensors.torch import save_file
 
 from fairshot.errors import UserError
+from fairshot.models.backbones import build_backbone
 from fairshot.teaching import backbones
 from fairshot.teaching.backbones import found_on_backbone, model_settings
 from fairshot.teaching.founding import create_store
@@ -99,6 +103,37 @@ def test_without_a_network_the_way_out_is_said(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(timm, "create_model", offline)
     with pytest.raises(UserError, match=r"Go online once.*--weights FILE.safetensors"):
         found_on_backbone(BACKBONE)
+
+
+class Answer(BaseHTTPRequestHandler):
+    def do_HEAD(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize("reached", [True, False])
+def test_a_hub_out_of_reach_is_asked_once(reached: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+
+    def create(*_: object, **__: object) -> None:
+        found.append(hub.HF_HUB_OFFLINE)
+        raise OSError("no such weights")
+
+    monkeypatch.setattr(timm, "create_model", create)
+    monkeypatch.setattr(hub, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        monkeypatch.setattr(hub, "ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        if reached:
+            Thread(target=server.handle_request, daemon=True).start()
+        else:
+            server.server_close()
+        with pytest.raises(UserError, match="could not be loaded"):
+            build_backbone(BACKBONE, 3, small_stem=False, pretrained=True)
+    assert found == [not reached]
+    assert not hub.HF_HUB_OFFLINE
 
 
 def test_speed_is_measured_on_whole_stores() -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import cast
 
 import timm
+from huggingface_hub import constants as hub  # from which timm takes its weights
+from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
 from timm.models.resnet import BasicBlock, ResNet
 from torch import Tensor, nn
 
 from fairshot.errors import UserError
 
 Backbone = nn.Module
+SECONDS_TO_ANSWER = 3  # for the hub, before it counts as out of reach
 
 
 def build_backbone(name: str, channels: int, small_stem: bool, pretrained: bool = False) -> Backbone:
@@ -27,7 +31,8 @@ def build_backbone(name: str, channels: int, small_stem: bool, pretrained: bool 
     if not timm.is_model(name):
         raise UserError(f"model.backbone: {name!r} is neither one of {', '.join(SMALL)} nor a model of timm")
     try:
-        model = timm.create_model(name, pretrained=pretrained, num_classes=0, in_chans=channels)
+        with _without_retries() if pretrained else nullcontext():
+            model = timm.create_model(name, pretrained=pretrained, num_classes=0, in_chans=channels)
     except Exception as problem:
         if not pretrained:
             raise
@@ -38,6 +43,25 @@ def build_backbone(name: str, channels: int, small_stem: bool, pretrained: bool 
     if small_stem:
         _shrink_stem(model, name, channels)
     return cast(Backbone, model)
+
+
+@contextmanager
+def _without_retries() -> Iterator[None]:
+    """Look for weights on this disk alone if the hub is out of reach: it would be tried for a minute."""
+    before = hub.HF_HUB_OFFLINE
+    hub.HF_HUB_OFFLINE = before or not _hub_answers()
+    try:
+        yield
+    finally:
+        hub.HF_HUB_OFFLINE = before
+
+
+def _hub_answers() -> bool:
+    try:
+        get_session().head(hub.ENDPOINT, timeout=SECONDS_TO_ANSWER)
+    except Exception:  # of whichever library the hub speaks through
+        return False
+    return True
 
 
 def _shrink_stem(model: nn.Module, name: str, channels: int) -> None:
