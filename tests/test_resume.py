@@ -5,6 +5,7 @@ import json
 import signal
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,10 +16,12 @@ from fairshot.benchmarks.pictures import Pictures
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.errors import TrainingStopped
 from fairshot.methods import method_named
+from fairshot.methods.ncm import NCM
 from fairshot.models.embedder import ModelSettings
 from fairshot.models.pixels import cut
 from fairshot.progress import Reporter
 from fairshot.training import checkpoints as module
+from fairshot.training import loop
 from fairshot.training.batches import Batches
 from fairshot.training.checkpoints import Checkpoint, Checkpoints
 from fairshot.training.hardware import choose_hardware
@@ -221,6 +224,24 @@ def trained(folder: Path | None, name: str, options: dict, impatient: bool) -> t
         except TrainingStopped:
             continue
         return method.tensors(), trainer.history, starts
+
+
+def test_a_step_that_would_end_after_the_deadline_is_not_begun(monkeypatch):
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+
+    def slowly(batches, step, take=Batches.__getitem__):
+        clock.now += 10
+        return take(batches, step)
+
+    monkeypatch.setattr(loop, "time", clock)
+    monkeypatch.setattr(Batches, "__getitem__", slowly)
+    for deadline, steps in ((0, 1), (9, 1), (19, 1), (21, 2), (39, 3)):
+        clock.now = 0.0
+        training = TrainingSettings(epochs=3, batch=4)
+        trainer = Trainer(choose_hardware("cpu"), training, ViewSettings(), 10, seed=1, deadline=deadline)
+        method = NCM(NCM.Settings(), ModelSettings(backbone="tiny", size=8), channels=3, base_classes=3)
+        with pytest.raises(TrainingStopped, match=f"stopped after {steps} of 9 steps"):
+            method.fit_base(base_session(), trainer)
 
 
 def test_streamed_pictures_are_the_same_as_resident_ones():

@@ -132,7 +132,8 @@ class Trainer:
             while run.step < total:
                 run.take_step(total)
                 advance(1, run.note)
-                if self._must_stop(interrupted() or time.monotonic() > self.deadline, run.step):
+                next_ends = time.monotonic() + (run.quickest_step if run.step < total else 0)
+                if self._must_stop(interrupted() or next_ends > self.deadline, run.step):
                     run.write_checkpoint()
                     raise TrainingStopped(f"stopped after {run.step} of {total} steps")
                 if run.checkpoint_is_due(total):
@@ -215,6 +216,7 @@ class _Run:
         self.loss_sum = torch.zeros((), device=fabric.device)
         self.steps_summed = 0
         self.sizes_compiled: set[int] = set()
+        self.quickest_step = math.inf
         self.earlier_seconds = self.compile_seconds = 0.0
         self.began = self.epoch_began = self.checkpoint_ended = time.monotonic()
         self.checkpoint_took = 0.0  # unknown until the first, which therefore comes after the first step
@@ -245,6 +247,7 @@ class _Run:
         self.loss_sum += loss.detach()
         self.steps_summed += 1
         self.step += 1
+        self.quickest_step = min(self.quickest_step, time.monotonic() - began)
         if size not in self.sizes_compiled:
             self._note_compilation(size, began)
         if self.step % self.batches.steps_per_epoch == 0:
