@@ -267,6 +267,8 @@ def test_without_a_terminal_progress_is_a_line_now_and_then(folder):
         (["--set", "training.epoch=3"], "training.epoch: unknown key; did you mean epochs?\n"),
         (["--set", "trainig.epochs=3"], "trainig: unknown key; did you mean training?\n"),
         (["--set", "epochs=3"], "epochs: unknown key; did you mean training.epochs?\n"),
+        (["--set", "gamma=0.2"], "gamma: unknown key; did you mean method.gamma?\n"),
+        (["--set", "shot_seed=1"], "shot_seed: unknown key; did you mean benchmark.shot_seed?\n"),
         (["--set", "method.gama=0.2"], "method.gama: unknown key; did you mean gamma?\n"),
         (["--set", "model.colour=red"], "model.colour: unknown key\n"),
         (["--set", "training.epochs=many"], "training.epochs: "),

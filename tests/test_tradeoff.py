@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from fairshot.classifiers.whitening import Space
 from fairshot.evaluation.confusion import confusion_matrix
 from fairshot.evaluation.courses import Course, Embedded, Gallery, Picked, embed_course
-from fairshot.evaluation.gates import Gate, common_gates, own_gates
+from fairshot.evaluation.gates import Gate, Space, common_gates, own_gates
 from fairshot.evaluation.metrics import metrics_from_confusions
 from fairshot.evaluation.pseudo import pseudo_courses
 from fairshot.evaluation.sessions import run_sessions
@@ -228,7 +227,7 @@ def test_pseudo_novel_courses_are_drawn_from_base_training_images_the_network_ha
     courses = pseudo_courses(method, stream, novel=2, held_out=6, seed=1, draws=3)
     _, cast = cast_roles(stream, 2, np.random.default_rng([1, 3]))
     every = method.embed(stream.base.train.pictures)["g"]
-    kept = set()
+    kept, first_to_come = set(), set()
     for course in courses:
         assert course.classes == [4, 6]
         assert course.images == [24, 36]
@@ -240,4 +239,6 @@ def test_pseudo_novel_courses_are_drawn_from_base_training_images_the_network_ha
         assert len(set(rows)) == len(rows) == 2 * 5 + 2 * 6  # no image is shot and test image
         assert set(stream.base.train.labels[rows]) == set(cast)
         kept.add(tuple(rows))
+        first_to_come.add(int(stream.base.train.labels[rows[0]]))
     assert len(kept) == 3
+    assert first_to_come == set(cast)  # which class comes when is drawn anew each time

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any, get_args
 
 from pydantic import (
@@ -45,14 +46,22 @@ ShareRange = Annotated[tuple[Share, Share], AfterValidator(_in_rising_order)]
 PositiveRange = Annotated[tuple[Positive, Positive], AfterValidator(_in_rising_order)]
 
 
-def explain(problem: ValidationError, settings: type[Settings], prefix: str = "") -> str:
-    """Return one line for each key of the settings that cannot be used, named with its section."""
+def explain(
+    problem: ValidationError,
+    settings: type[Settings],
+    prefix: str = "",
+    further: Mapping[str, type[Settings]] = MappingProxyType({}),
+) -> str:
+    """Return one line for each key of the settings that cannot be used, named with its section.
+
+    `further` are sections whose keys the settings do not know themselves.
+    """
     lines = []
     for error in problem.errors():
         key = prefix + ".".join(str(part) for part in error["loc"])
         what = error["msg"].removeprefix("Value error, ")
         if error["type"] == "extra_forbidden":
-            what = f"unknown key{_meant(settings, error['loc'])}"
+            what = f"unknown key{_meant(settings, error['loc'], further)}"
         elif error["type"] in ("model_type", "dict_type"):
             what = f"expected a section of keys and values, got {error['input']!r}"
         elif error["type"] != "missing" and not isinstance(error["input"], dict):
@@ -61,15 +70,13 @@ def explain(problem: ValidationError, settings: type[Settings], prefix: str = ""
     return "\n".join(lines)
 
 
-def _meant(settings: type[Settings], path: Sequence[int | str]) -> str:
-    """Ask for the key that is spelt alike, or for the section in which there is one of this name."""
+def _meant(settings: type[Settings], path: Sequence[int | str], further: Mapping[str, type[Settings]]) -> str:
+    """Ask for the section in which there is a key of this name, or for the key that is spelt alike."""
     *sections, key = (str(part) for part in path)
     section: Any = settings
     for name in sections:
         section = section.model_fields[name].annotation
-    if alike := did_you_mean(key, section.model_fields):
-        return alike
-    for name, field in section.model_fields.items():
-        if key in getattr(field.annotation, "model_fields", ()):
-            return f"; did you mean {name}.{key}?"
-    return ""
+    below = {name: field.annotation for name, field in section.model_fields.items()} | dict(further)
+    homes = [name for name, one in below.items() if key in getattr(one, "model_fields", ())]
+    # the very name in another section is likelier to be meant than one that is spelt alike
+    return f"; did you mean {homes[0]}.{key}?" if homes else did_you_mean(key, section.model_fields)

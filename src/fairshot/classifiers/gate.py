@@ -113,9 +113,10 @@ class FirstLook:
     def _products(self, seen: Seen, classes: range) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Products x x, x p (N, K, V), p p (1, K, V) of images and prototypes, under each class's metric."""
         values, P = seen.values, self.prototypes[classes.start : classes.stop]
-        if self.metrics is None or seen.squares is None:
+        if self.metrics is None:
             turned, squares = P, values.square().sum(-1)[:, None].expand(-1, len(P), -1)
         else:
+            assert seen.squares is not None  # seen by a look with metrics
             turned = self.metrics.turned(P, classes)
             shares = self.metrics.shares[classes.start : classes.stop]
             squares = torch.einsum("nbv,kb->nkv", seen.squares, shares)

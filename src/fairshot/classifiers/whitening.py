@@ -39,15 +39,6 @@ class Whitening:
         return torch.einsum("nvd,vde->nve", values - self.centre, self.matrix)
 
 
-@dataclass(frozen=True, order=True)
-class Space:
-    """How the first look compares features: whitened, and with a share of each class's own covariance."""
-
-    power: float
-    shrinkage: float
-    own_share: float = 0.0
-
-
 @dataclass(frozen=True)
 class Spread:
     """The means of the base classes and the covariance within them: all that whitening learns from."""

@@ -55,8 +55,9 @@ def _markdown(found: Poisoning) -> str:
     lines = [
         f"`{this_command()}`",
         "",
-        f"Overall accuracy after the last session: {found.labelled:.2f} with labelled images alone; with the",
-        f"natural stream of unlabelled images {natural}. Points lost to an attack, at worst over its target",
+        "Overall accuracy after the last session, on the second half of the test images of each class (the",
+        f"first half is the natural stream of unlabelled images): {found.labelled:.2f} with labelled images",
+        f"alone; with the natural stream {natural}. Points lost to an attack, at worst over its target",
         "and over whether it comes before the natural stream, after it, or alone:",
         "",
         "| attack | images | bounded | as in eq. 9 |",

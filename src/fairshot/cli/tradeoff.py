@@ -19,7 +19,7 @@ from fairshot.evaluation.courses import embed_course
 from fairshot.evaluation.experiment import Place, load_pictures, restore_method
 from fairshot.evaluation.gates import Gate, curve
 from fairshot.evaluation.pseudo import pseudo_courses
-from fairshot.evaluation.run_folder import CHECKPOINTS, LOG, RECIPE, recipe_of
+from fairshot.evaluation.run_folder import CHECKPOINTS, LOG, RECIPE, TRIALS, recipe_of
 from fairshot.evaluation.tradeoff import Point, choose, search, tradeoff
 from fairshot.evaluation.tuning import pseudo_stream, train_on
 from fairshot.files import write_atomically
@@ -94,11 +94,11 @@ def _choose(
         f"{small.base_classes} base and {novel} pseudo-novel classes, {held_out} held-out training images a "
         f"class, {draws} draws, seed {recipe.seed}, on {describe_device(place.fabric)}; no test image is read"
     )
-    tried = search(pseudo_courses(trained, stream, novel, held_out, recipe.seed, draws), reporter)
+    tried = search(pseudo_courses(trained, stream, novel, held_out, recipe.seed, draws, reporter), reporter)
     chosen = choose(tried)
     for point in chosen.values():
         reporter.say(f"chosen: {_describe(point)}")
-    write_atomically(folder / "trials.json", json.dumps([_as_dict(point) for point in tried]).encode())
+    write_atomically(folder / TRIALS, json.dumps([_as_dict(point) for point in tried]).encode())
     return chosen
 
 
@@ -117,7 +117,7 @@ def _pseudo_recipe(folder: Path, recipe: Recipe) -> Recipe:
 
 def _curves(recipe: Recipe, stream: Stream, place: Place, chosen: Mapping[str, Point]) -> list[Point]:
     """Take the gates of each curve through the run's sessions; a whitened one in the space chosen for it."""
-    course = embed_course(restore_method(place.out, recipe, stream, place.fabric), stream)
+    course = embed_course(restore_method(place.out, recipe, stream, place.fabric), stream, place.reporter)
     gates = [gate for point in chosen.values() for gate in curve(point.gate)]
     return tradeoff([course], gates, place.reporter)
 

@@ -16,10 +16,11 @@ from fairshot.classifiers.gate import FirstLook, Seen
 from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.resistance import accumulate, resist
 from fairshot.classifiers.similarity import directions
-from fairshot.classifiers.whitening import OwnSpread, Space, Spread, tempered
-from fairshot.evaluation.gates import Gate
+from fairshot.classifiers.whitening import OwnSpread, Spread, tempered
+from fairshot.evaluation.gates import Gate, Space
 from fairshot.evaluation.metrics import Counts, Metrics, metrics_from_counts
 from fairshot.methods.method import Method
+from fairshot.progress import SILENT, Reporter
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,9 @@ class Embedded:
     labels: Tensor
 
 
-def embed(method: Method[Any], data: LabelledPictures) -> Embedded:
+def embed(method: Method[Any], data: LabelledPictures, reporter: Reporter = SILENT) -> Embedded:
     """Embed images with a method that has learnt the base session."""
-    features = method.embed(data.pictures)
+    features = method.embed(data.pictures, reporter)
     labels = torch.from_numpy(data.labels).to(features["g"].device)
     return Embedded(features["g"], features["g_tilde"], labels)
 
@@ -176,11 +177,11 @@ class Course:
         )
 
 
-def embed_course(method: Method[Any], stream: Stream) -> Course:
+def embed_course(method: Method[Any], stream: Stream, reporter: Reporter = SILENT) -> Course:
     """Embed every image of a stream."""
     tests = [embed(method, one.test) for one in stream.sessions]
     shots = [embed(method, one.train) for one in stream.sessions[1:]]
-    return lone_course(embed(method, stream.base.train), tests, shots)
+    return lone_course(embed(method, stream.base.train, reporter), tests, shots)
 
 
 def lone_course(train: Embedded, tests: Sequence[Embedded], shots: Sequence[Embedded]) -> Course:

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fairshot.classifiers.gate import Rule
-from fairshot.classifiers.whitening import Space
 
 POWERS = (0.5, 0.7, 1.0)
 SHRINKAGES = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -19,6 +18,15 @@ STRENGTHS: Mapping[Rule, tuple[float, ...]] = {
     "left_out": (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
 }
 GAMMAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+
+
+@dataclass(frozen=True, order=True)
+class Space:
+    """How the first look compares features: whitened, and with a share of each class's own covariance."""
+
+    power: float
+    shrinkage: float
+    own_share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,7 @@ class Gate:
 
     def settings(self) -> dict[str, Any]:
         """The settings of SSS that are this gate."""
-        space = {} if self.space is None else {"whitening": True, **asdict(self.space)}
+        space = {"whitening": False} if self.space is None else {"whitening": True, **asdict(self.space)}
         resistance = {"resistance": self.gamma > 0, "gamma": self.gamma}
         return {"gate": self.rule, "gate_strength": self.strength, **space, **resistance}
 

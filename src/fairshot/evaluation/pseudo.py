@@ -13,10 +13,17 @@ from fairshot.benchmarks.stream import Stream, relabelled
 from fairshot.evaluation.courses import Course, Gallery, Picked, embed
 from fairshot.evaluation.tuning import cast_roles, pseudo_stream, way_and_shots
 from fairshot.methods.method import Method
+from fairshot.progress import SILENT, Reporter
 
 
 def pseudo_courses(
-    method: Method[Any], stream: Stream, novel: int, held_out: int, seed: int, draws: int
+    method: Method[Any],
+    stream: Stream,
+    novel: int,
+    held_out: int,
+    seed: int,
+    draws: int,
+    reporter: Reporter = SILENT,
 ) -> list[Course]:
     """Draw streams for a method that was trained on the base session of `pseudo_stream`.
 
@@ -30,7 +37,7 @@ def pseudo_courses(
     used, rows = np.unique(drawn, return_inverse=True)
     test = embed(method, base.test)
     pool = embed(method, relabelled(stream.base.train, [used], np.zeros(1, dtype=np.int64)))
-    gallery = Gallery(embed(method, base.train), [test, pool])
+    gallery = Gallery(embed(method, base.train, reporter), [test, pool])
     device, first = test.labels.device, len(test.labels)
     held = Picked(torch.arange(first, device=device), test.labels)
     novel_rows = torch.from_numpy(first + rows.reshape(drawn.shape)).to(device)

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 
 from fairshot.benchmarks.stream import StreamSettings
 from fairshot.errors import UserError, did_you_mean
-from fairshot.methods import baseline, method_named
+from fairshot.methods import baseline, method_named, methods
 from fairshot.methods.method import MethodSettings
 from fairshot.methods.own import MARK, load_own
 from fairshot.models.embedder import ModelSettings
@@ -111,7 +111,7 @@ def check_recipe(content: Mapping[str, Any]) -> Recipe:
     try:
         sections = _Sections.model_validate(content)
     except ValidationError as problem:
-        raise UserError(explain(problem, _Sections)) from None
+        raise UserError(explain(problem, _Sections, further=_settings_of_method(content))) from None
     options = dict(sections.method)
     name = options.pop("name", None)
     if not isinstance(name, str):
@@ -124,6 +124,13 @@ def check_recipe(content: Mapping[str, Any]) -> Recipe:
     return Recipe(
         sections.seed, sections.benchmark, sections.model, sections.views, sections.training, name, method
     )
+
+
+def _settings_of_method(content: Mapping[str, Any]) -> dict[str, type[Settings]]:
+    """Return the settings that the section of the method may hold, if it names one that we know."""
+    section = content.get("method")
+    named = methods().get(str(section.get("name"))) if isinstance(section, dict) else None
+    return {} if named is None else {"method": named.Settings}
 
 
 def _packaged() -> list[tuple[Traversable, Traversable]]:

@@ -57,7 +57,7 @@ def gates(trade_off: TradeOff, label: str) -> Figure:
         for place, curve in enumerate(trade_off.rules):
             _draw_rule(left, right, place, curve)
         left.set(ylabel="average overall accuracy (%)", title=f"{label}: overall accuracy")
-        right.set(ylabel="average harmonic mean (%)", title="Harmonic mean, best setting ringed")
+        right.set(ylabel="average harmonic mean (%)", title="Harmonic mean, chosen setting ringed")
         for axes in (left, right):
             axes.set_xlabel("average novel accuracy (%)")
         figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
@@ -71,5 +71,7 @@ def _draw_rule(left: Axes, right: Axes, place: int, curve: RuleCurve) -> None:
     left.plot(novel, [point.overall_avg for point in points], label=curve.name, **style)
     harmonic = [point.harmonic_mean_avg for point in points]
     right.plot(novel, harmonic, label=curve.name, **style)
-    best = int(np.argmax(harmonic))
-    right.plot(novel[best], harmonic[best], "o", markersize=12, fillstyle="none", color=MUTED)
+    for point in points:
+        if point.tuned:
+            at = (point.inc_avg, point.harmonic_mean_avg)
+            right.plot(*at, "o", markersize=12, fillstyle="none", color=MUTED)

@@ -18,7 +18,7 @@ from fairshot.reporting.runs import find_runs, read_run
 from fairshot.reporting.settings import section
 
 PAGE = "REPRODUCIBILITY.md"
-REASONS = "verdicts.yaml"  # beside the runs, by hand: method -> why it does not reach what was published
+REASONS = "verdicts.yaml"  # beside the runs, by hand: method, or a line of the table -> why it is not reached
 CLOSE = 1.0  # points of average overall accuracy
 NO_REASON = f"No reason is known yet; write one into `{REASONS}`."
 INTRODUCTION = """
@@ -26,7 +26,8 @@ Written by `{command}` from the runs beside this page. Overall accuracy in perce
 averaged over all sessions, and of the last one; mean ± standard deviation where there are several seeds.
 Always the last epoch. The verdict compares the averages, with the method's own publication where we know
 its figures and else with the row that the paper of SSS prints for it: **reached**, **within 1 point**, or
-**not reached**. Backbones and budgets differ between the rows; they are named.
+**not reached**. Backbones and budgets differ between the rows; they are named. Seconds are what each run
+recorded: runs that share a device take longer than one that has it to itself.
 """
 
 
@@ -69,9 +70,11 @@ def write_reproducibility(folder: Path, out: Path | None = None, command: str = 
     results = list(runs.values())
     if not results:
         raise UserError(f"{folder} holds no finished run; its runs have no result.json yet")
-    reasons = _read_reasons(folder / REASONS, {result.method for result in results})
+    all_groups = group_results(results)
+    names = {name for group in all_groups for name in (group.label, group.results[0].method)}
+    reasons = _read_reasons(folder / REASONS, names)
     lines = ["# Reproducibility", INTRODUCTION.format(command=command or "fairshot reproducibility")]
-    for benchmark, groups in by_benchmark(group_results(results)).items():
+    for benchmark, groups in by_benchmark(all_groups).items():
         comparisons = [_comparison(group, reasons) for group in groups]
         lines += [f"## {benchmark}\n", *_overview(comparisons), ""]
         for comparison in comparisons:
@@ -82,7 +85,7 @@ def write_reproducibility(folder: Path, out: Path | None = None, command: str = 
     return out
 
 
-def _read_reasons(path: Path, methods: set[str]) -> dict[str, str]:
+def _read_reasons(path: Path, names: set[str]) -> dict[str, str]:
     if not path.is_file():
         return {}
     try:
@@ -91,10 +94,10 @@ def _read_reasons(path: Path, methods: set[str]) -> dict[str, str]:
         raise UserError(f"{path} is not YAML: {problem}") from None
     if not isinstance(reasons, dict) or not all(isinstance(text, str) for text in reasons.values()):
         raise UserError(f"{path}: expected a line for each method, `method: why it is not reached`")
-    unknown = sorted(set(map(str, reasons)) - methods)
+    unknown = sorted(set(map(str, reasons)) - names)
     if unknown:
         raise UserError(
-            f"{path}: no run here is of {', '.join(unknown)}; there are {', '.join(sorted(methods))}"
+            f"{path}: no run here is of {', '.join(unknown)}; there are {', '.join(sorted(names))}"
         )
     return reasons
 
@@ -106,7 +109,7 @@ def _comparison(group: Group, reasons: Mapping[str, str]) -> Comparison:
         rows = published().of(result.method, group.benchmark, group.session_count)
     own = next((row for row in rows if row.own is not None), None)
     rerun = next((row for row in rows if row.source != row.own), None)
-    return Comparison(group, own, rerun, reasons.get(result.method))
+    return Comparison(group, own, rerun, reasons.get(group.label, reasons.get(result.method)))
 
 
 def _overview(comparisons: Sequence[Comparison]) -> Iterator[str]:

@@ -54,6 +54,7 @@ class CurvePoint(BaseModel):
     overall_avg: float
     inc_avg: float
     harmonic_mean_avg: float
+    tuned: bool = False  # whether it was chosen on pseudo-novel classes, without these test images
 
 
 class RuleCurve(BaseModel):
