@@ -93,3 +93,14 @@ def test_what_cannot_be_done_is_said(photos, tmp_path):
         refused = fairshot(tmp_path, "run", *extra, "--device", "cpu")
         assert refused.process.exitcode == 2
         assert said in refused.stderr
+
+
+def test_on_a_cpu_a_large_network_is_said_to_be_slow(photos, tmp_path):
+    short = ["--device", "cpu", "--max-minutes", "0", "--set", "training.batch=4", "--set", "model.size=24"]
+    large = fairshot(tmp_path, "run", "--data", "photos", "--out", "large", *short)
+    assert large.process.exitcode == 75, large.stderr
+    assert "resnet18 at 24 pixels is very slow to train on a CPU" in large.stderr
+    small = fairshot(tmp_path, "run", "--data", "photos", "--out", "small", *short, *TINY[:2])
+    assert small.process.exitcode == 75, small.stderr
+    assert "slow" not in small.stderr
+    assert (tmp_path / "small" / "recipe.yaml").is_file()

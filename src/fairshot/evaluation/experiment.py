@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 OWN_PICTURES = "folder"  # the benchmark name of recipes for own pictures
+MUCH_FOR_A_CPU = 5e9  # weights of a backbone times the pixels it looks at: ResNet-18 from 22 pixels a side on
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,7 @@ def _run(recipe: Recipe, stream: Stream, method: Method[Any], place: Place) -> R
         deadline=began + 60 * place.max_minutes,
     )
     if place.base is None:
+        _warn_if_slow(recipe, method, place)
         method.fit_base(stream.base.train, trainer)
     else:
         _take_over(place.base, recipe, method, stream, place.fabric)
@@ -137,6 +139,16 @@ def _run(recipe: Recipe, stream: Stream, method: Method[Any], place: Place) -> R
     _write_features(outcome, method.base_classes, place.out)
     result.write(place.out)
     return result
+
+
+def _warn_if_slow(recipe: Recipe, method: Method[Any], place: Place) -> None:
+    """Say what helps where a network that was meant for a GPU is trained without one."""
+    weights = sum(weight.numel() for weight in method.embedder.backbone.parameters())
+    if place.fabric.device.type == "cpu" and weights * recipe.model.size**2 > MUCH_FOR_A_CPU:
+        place.reporter.say(
+            f"{recipe.model.backbone} at {recipe.model.size} pixels is very slow to train on a CPU; "
+            "a small network is more than ten times faster: --set model.backbone=tiny"
+        )
 
 
 def restore_method(run: Path, recipe: Recipe, stream: Stream, fabric: Fabric) -> Method[Any]:
