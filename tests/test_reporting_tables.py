@@ -121,6 +121,7 @@ def test_a_terminal_holds_every_number_and_title(sessions, width):
     assert {*words, "(margin=0.25)"} <= set(text.split())
     headers = [line.split()[1:] for line in text.splitlines() if line.split()[:1] == ["session"]]
     assert [int(t) for header in headers for t in header] == list(range(sessions + 1))
+    assert len(re.findall(r"^doodles: .*, (in|accuracies in) % *$", text, re.MULTILINE)) == len(headers) + 1
     for group in group_results(results):
         for t in range(sessions + 1):
             assert f"{group.session(t, lambda s: s.base).mean:.1f}" in text

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
-from rich.table import Table
+from rich.console import Group as Lines
+from rich.console import RenderableType
 
 from fairshot.evaluation.result import Result
 from fairshot.methods import methods
 from fairshot.methods.method import Method, MethodSettings
 from fairshot.reporting.groups import Group, group_results
 from fairshot.reporting.settings import backbone_of, section
-from fairshot.reporting.tables import plain_table
+from fairshot.reporting.tables import heading, plain_table
 
 UNKNOWN = "?"  # in place of what this version does not know of a method
 
@@ -65,15 +66,15 @@ def conditions(groups: Sequence[Group]) -> list[Conditions]:
     return [_conditions(group) for group in groups]
 
 
-def conditions_table(results: Sequence[Result]) -> Table:
+def conditions_table(results: Sequence[Result]) -> RenderableType:
     """Show the conditions of runs in a terminal, methods on several benchmarks once for each."""
-    table = plain_table("conditions")
+    table = plain_table()
     for title in TITLES:
         table.add_column(title.replace(" ", "\n"))
     seen = dict.fromkeys(one.cells for one in conditions(group_results(results)))
     for cells in seen:
         table.add_row(*cells)
-    return table
+    return Lines(heading("conditions"), table)
 
 
 def _conditions(group: Group) -> Conditions:

@@ -22,8 +22,9 @@ def side_by_side(results: Sequence[Result], width: int = 80) -> RenderableType:
     """Show the sessions and the summary of several runs; runs that differ only in their seed are averaged."""
     parts: list[RenderableType] = []
     for benchmark, groups in by_benchmark(group_results(results)).items():
-        parts += [_sessions(benchmark, groups, some) for some in _split_sessions(groups, width)]
-        parts.append(_summary(benchmark, groups))
+        for sessions in _split_sessions(groups, width):
+            parts += [heading(f"{benchmark}: accuracy after each session, in %"), _sessions(groups, sessions)]
+        parts += [heading(f"{benchmark}: summary, accuracies in %"), _summary(groups)]
     if len(group_results(results)) > 1:
         parts.append(
             Text("* best; for the ratios that is the value closest to 1, which means balance", "dim")
@@ -45,8 +46,8 @@ def _split_sessions(groups: Sequence[Group], width: int) -> list[range]:
     return [range(start, min(start + each, count)) for start in range(0, count, each)]
 
 
-def _sessions(benchmark: str, groups: Sequence[Group], sessions: range) -> Table:
-    table = plain_table(f"{benchmark}: accuracy after each session, in %")
+def _sessions(groups: Sequence[Group], sessions: range) -> Table:
+    table = plain_table()
     table.add_column("", style="bold", no_wrap=True)
     table.add_column(LABELS, overflow="fold", max_width=WIDEST_LABEL)
     for t in sessions:
@@ -67,8 +68,8 @@ def _add_measure(table: Table, measure: SessionMeasure, groups: Sequence[Group],
         table.add_row(title, group.label, *cells, end_section=0 < place == len(groups) - 1)
 
 
-def _summary(benchmark: str, groups: Sequence[Group]) -> Table:
-    table = plain_table(f"{benchmark}: summary, accuracies in %")
+def _summary(groups: Sequence[Group]) -> Table:
+    table = plain_table()
     table.add_column("", overflow="fold", max_width=WIDEST_LABEL)
     for title in (*(measure.title for measure in SUMMARY_MEASURES), "Seconds"):
         table.add_column(title.replace(" ", "\n"), justify="right", no_wrap=True)
@@ -85,17 +86,14 @@ def _summary(benchmark: str, groups: Sequence[Group]) -> Table:
     return table
 
 
-def plain_table(title: str) -> Table:
+def heading(text: str) -> Text:
+    """Return a line to stand above a table; a title inside it would be broken where the table is narrow."""
+    return Text(f"\n{text}", "bold")
+
+
+def plain_table() -> Table:
     """Return an empty table whose columns stand close: 80 of a terminal hold nine sessions."""
-    return Table(
-        title=f"\n{title}",
-        title_justify="left",
-        title_style="bold",
-        header_style="dim",
-        box=HORIZONTALS,
-        padding=0,
-        show_edge=False,
-    )
+    return Table(header_style="dim", box=HORIZONTALS, padding=0, show_edge=False)
 
 
 def _cell(value: Spread | None, is_best: bool, digits: int) -> Text:
