@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from commands import fairshot
@@ -150,6 +151,14 @@ def test_what_the_tradeoff_chose_is_run_on_the_same_base_session(folder, curves)
     refused = fairshot(folder, "new", "shop", "--from", "gated")
     assert refused.process.exitcode == 2
     assert "first look of the paper" in refused.stderr
+
+
+def test_a_gate_between_features_as_they_are_is_run_and_kept(folder):
+    gate = ["--set", "method.gate=constant", "--set", "method.gate_strength=0.03", "--out", "constant"]
+    done = fairshot(folder, "run", "doodles/sss", "--base", "components/resistance", *TINY, *gate)
+    assert done.process.exitcode == 0, done.stderr
+    kept = load_file(folder / "constant" / "model.safetensors")
+    assert torch.equal(kept["gate.prototypes"], kept["prototypes"])
 
 
 def test_runs_of_several_seeds_share_one_pseudo_novel_training(folder, curves):

@@ -63,6 +63,7 @@ class FirstLook:
         metrics: OwnMetrics | None = None,
     ) -> FirstLook:
         """Know the base classes, by their prototypes (B, V, d) in the space of comparison."""
+        base, counts = base.clone(), counts.clone()  # a file of tensors refuses those that share memory
         return cls(len(base), space, metrics, base, counts, base.new_empty(0, 2), base.new_empty(0))
 
     @classmethod
