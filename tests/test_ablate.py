@@ -95,8 +95,8 @@ def test_another_training_is_not_taken_over(folder):
     base = ["--base", "components/sr", "--out", "other"]
     refused = fairshot(folder, "run", "doodles/sss", *base, "--seed", "3", *TINY)
     assert refused.process.exitcode == 2
-    assert "another recipe" in refused.stderr
-    assert not (folder / "other" / "result.json").exists()
+    assert "another recipe: seed is 0 there and 3 here;" in refused.stderr
+    assert not (folder / "other").exists()  # nothing that the corrected command would stumble over
 
 
 PSEUDO = ["--novel", "2", "--held-out", "20", "--draws", "2", "--device", "cpu"]
@@ -151,6 +151,16 @@ def test_what_the_tradeoff_chose_is_run_on_the_same_base_session(folder, curves)
     refused = fairshot(folder, "new", "shop", "--from", "gated")
     assert refused.process.exitcode == 2
     assert "first look of the paper" in refused.stderr
+
+
+def test_gates_are_not_tried_for_a_run_without_its_weights(folder, tmp_path):
+    kept = folder / "components" / "resistance"
+    for name in ("recipe.yaml", "result.json"):
+        (tmp_path / name).write_bytes((kept / name).read_bytes())
+    refused = fairshot(folder, "tradeoff", str(tmp_path), "--device", "cpu")
+    assert refused.process.exitcode == 2
+    assert "its weights were not kept" in " ".join(refused.stderr.split())
+    assert not (tmp_path / "pseudo-novel").exists()
 
 
 def test_a_gate_between_features_as_they_are_is_run_and_kept(folder):

@@ -367,7 +367,7 @@ def test_onnx_gives_the_same_answers(store: Path, doodles: Path, tmp_path: Path)
         (["export", "nowhere", "model.pt"], "ends in .onnx"),
         (["import", "nowhere.zip", "x"], "cannot be imported"),
         (["evaluate", "{store}", "nowhere"], "not a folder"),
-        (["predict", "{store}", "nowhere.png"], "no such image file"),
+        (["predict", "{store}", "nowhere.png"], "no such file or folder"),
     ],
 )
 def test_what_cannot_be_used_is_said(tmp_path: Path, monkeypatch, arguments: list[str], message: str) -> None:

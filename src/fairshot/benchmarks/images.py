@@ -51,7 +51,7 @@ def _read(file: str | os.PathLike[str] | BytesIO, name: str, channels: int, pixe
     except UserError:
         raise
     except FileNotFoundError:
-        raise UserError(f"{name}: there is no such image file") from None
+        raise UserError(f"{name}: there is no such file or folder") from None
     except Image.DecompressionBombError as problem:
         raise UserError(f"{name}: {problem}, {too_large}") from None
     except Exception as problem:  # a hostile file makes decoders fail in any way at all

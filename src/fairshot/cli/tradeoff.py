@@ -16,7 +16,7 @@ from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
 from fairshot.cli.options import Data, Device, Root
 from fairshot.errors import UserError
 from fairshot.evaluation.courses import embed_course
-from fairshot.evaluation.experiment import Place, load_pictures, restore_method
+from fairshot.evaluation.experiment import Place, check_base, load_pictures, restore_method
 from fairshot.evaluation.gates import Gate, curve
 from fairshot.evaluation.pseudo import pseudo_courses
 from fairshot.evaluation.run_folder import CHECKPOINTS, LOG, RECIPE, TRIALS, recipe_of
@@ -67,6 +67,7 @@ def _recipe_of_sss(run: Path) -> Recipe:
     recipe = recipe_of(run)
     if recipe.method_name != SSS.name:
         raise UserError(f"{run} is a run of {recipe.method_name}; the gates are those of {SSS.name}")
+    check_base(run, recipe)  # before a network is trained that nothing could be done with
     return recipe
 
 

@@ -7,7 +7,7 @@ import io
 import math
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +75,8 @@ def run(recipe: Recipe, place: Place) -> Result | None:
 
     Of several processes the first writes and gets the result; the others only train, and get None.
     """
+    if place.base is not None:
+        check_base(place.base, recipe)
     stream, split = load_pictures(recipe, place)
     method = build_method(recipe, stream)  # before anything is written: it may refuse its settings
     with _claimed(recipe, place) if place.fabric.is_global_zero else nullcontext():
@@ -158,23 +160,44 @@ def restore_method(run: Path, recipe: Recipe, stream: Stream, fabric: Fabric) ->
     return method
 
 
+def check_base(run: Path, recipe: Recipe) -> None:
+    """Refuse a run whose base session a recipe cannot take over."""
+    if not (run / MODEL).is_file():
+        raise UserError(
+            f"{run} holds no {MODEL}: it is not a run, its base session is not finished, or its weights were "
+            "not kept; repeat the run"
+        )
+    theirs, ours = _flat(recipe_of(run).training_part()), _flat(recipe.training_part())
+    differing = [name for name in theirs | ours if theirs.get(name) != ours.get(name)]
+    if differing:
+        told = ", ".join(
+            f"{name} is {theirs.get(name)} there and {ours.get(name)} here" for name in differing
+        )
+        raise UserError(
+            f"the base session of {run} comes from another recipe: {told}; only settings of the decision may "
+            "differ, --set the others alike"
+        )
+
+
+def _flat(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Name each value by its section and key."""
+    flat: dict[str, Any] = {}
+    for section, values in parts.items():
+        within = isinstance(values, dict)
+        flat |= {f"{section}.{key}": value for key, value in values.items()} if within else {section: values}
+    return flat
+
+
 def _take_over(run: Path, recipe: Recipe, method: Method[Any], stream: Stream, fabric: Fabric) -> None:
     """Give a method what a run of the same training learnt in its base session.
 
     If the run decided otherwise, only its network is taken, and the classifiers of the base classes are made
     anew.
     """
-    path = run / MODEL
-    if not path.is_file():
-        raise UserError(f"{run} holds no {MODEL}: its base session is not finished, or it is not a run")
-    theirs = recipe_of(run)
-    if theirs.training_part() != recipe.training_part():
-        raise UserError(
-            f"the base session of {run} comes from another recipe; only settings of the decision may differ"
-        )
+    check_base(run, recipe)
     method.embedder.to(fabric.device)
-    tensors = load(path.read_bytes())
-    if theirs == recipe:
+    tensors = load((run / MODEL).read_bytes())
+    if recipe_of(run) == recipe:
         method.restore(tensors)
     else:
         method.restore_parts(tensors)
@@ -222,7 +245,7 @@ def _claimed(recipe: Recipe, place: Place) -> Iterator[None]:
             elif recorded_recipe(place.out) != recipe:
                 raise UserError(
                     f"{place.out} holds a run of another recipe (see its recipe.yaml); give another --out, "
-                    "or --fresh to replace it"
+                    "or delete that folder (`fairshot run --fresh` does)"
                 )
             yield
     except Timeout:

@@ -146,12 +146,18 @@ def _read(source: str) -> str:
     if not path.is_file():
         raise UserError(
             f"recipe: {source!r} is neither a file nor one of the recipes that `fairshot list` names"
-            f"{did_you_mean(source, recipe_names())}"
+            f"{_recipe_meant(source)}"
         )
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
         raise UserError(f"recipe: {source} cannot be read as text: {problem}") from None
+
+
+def _recipe_meant(source: str) -> str:
+    """Ask for the recipe that is spelt alike, or for the recipes of a method that was named alone."""
+    of_method = [name for name in recipe_names() if name.partition("/")[2] == source]
+    return f"; did you mean {' or '.join(of_method)}?" if of_method else did_you_mean(source, recipe_names())
 
 
 def _parse(text: str, source: str) -> dict[str, Any]:
