@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shlex
 
 import numpy as np
 import pytest
@@ -151,6 +152,16 @@ def test_what_the_tradeoff_chose_is_run_on_the_same_base_session(folder, curves)
     refused = fairshot(folder, "new", "shop", "--from", "gated")
     assert refused.process.exitcode == 2
     assert "first look of the paper" in refused.stderr
+
+
+def test_the_command_that_the_tradeoff_prints_runs_its_choice(folder, drawn, curves):
+    line = next(line for line in drawn.stdout.splitlines() if line.startswith("  fairshot run "))
+    done = fairshot(folder, *shlex.split(line)[1:], "--device", "cpu")
+    assert done.process.exitcode == 0, done.stderr
+    found = Result.read(folder / "components" / "resistance-gate").metrics
+    chosen = [p for curve in curves for p in curve["points"] if p["tuned"]]
+    pairs = [(p["overall_avg"], p["harmonic_mean_avg"]) for p in chosen]
+    assert any(pytest.approx(pair) == (found.overall_avg, found.harmonic_mean_avg) for pair in pairs)
 
 
 def test_gates_are_not_tried_for_a_run_without_its_weights(folder, tmp_path):

@@ -168,6 +168,7 @@ def test_classes_are_compared_with_the_baseline_wherever_it_stands(tmp_path):
     for method in ("alice", "ncm", "sss"):
         write_run(tmp_path / method, make_result(method, sizes=(5, 3)), features=False)
     text = write_report([tmp_path]).read_text()
+    assert "all 3 runs: no features.safetensors" in text
     assert "alice instead of ncm" in text
     assert "sss instead of ncm" in text
     assert "ncm: since the session that introduced the class" in text

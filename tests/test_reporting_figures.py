@@ -276,9 +276,15 @@ def test_training_curve_is_the_log():
     assert len(curves.training_curve([curves.Training("ncm", 0, columns)]).axes) == 1
 
 
-def test_gates_draw_every_setting_and_ring_the_best():
+def test_gates_draw_every_setting_and_ring_the_one_that_was_chosen():
     points = [
-        CurvePoint(setting=i, overall_avg=60 - i, inc_avg=30 + 5 * i, harmonic_mean_avg=40 - (i - 2) ** 2)
+        CurvePoint(
+            setting=i,
+            overall_avg=60 - i,
+            inc_avg=30 + 5 * i,
+            harmonic_mean_avg=40 - (i - 2) ** 2,
+            tuned=i == 3,  # not the best on these test images
+        )
         for i in range(5)
     ]
     figure = curves.gates(TradeOff(rules=[RuleCurve(name="constant", points=points[::-1])]), "sss")
@@ -287,4 +293,4 @@ def test_gates_draw_every_setting_and_ring_the_best():
     np.testing.assert_array_equal(left.lines[0].get_xdata(), [30, 35, 40, 45, 50])
     np.testing.assert_array_equal(left.lines[0].get_ydata(), [60, 59, 58, 57, 56])
     ring = right.lines[1]
-    assert (ring.get_xdata()[0], ring.get_ydata()[0]) == (40, 40)
+    assert (ring.get_xdata()[0], ring.get_ydata()[0]) == (45, 39)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
@@ -60,7 +61,7 @@ def tradeoff_command(
     chosen = _choose(_pseudo_recipe(folder, recipe), stream, place, folder, (novel, held_out, draws))
     points = _curves(recipe, stream, place, chosen)
     _write(run, points, chosen)
-    _show(points, chosen)
+    _show(run, points, chosen)
 
 
 def _recipe_of_sss(run: Path) -> Recipe:
@@ -178,13 +179,14 @@ def _markdown(points: Sequence[Point], chosen: Mapping[str, Point]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _show(points: Sequence[Point], chosen: Mapping[str, Point]) -> None:
+def _show(run: Path, points: Sequence[Point], chosen: Mapping[str, Point]) -> None:
     """Print the curves, and how to run the best of the chosen gates."""
     CONSOLE.print(_table(points, chosen))
     best = max(chosen.values(), key=lambda point: point.both)
     CONSOLE.print(f"best on pseudo-novel classes: {best.gate.family}; to run it:", highlight=False)
-    sets = " ".join(f"--set method.{key}={json.dumps(value)}" for key, value in best.gate.settings().items())
-    CONSOLE.print(f"  {sets}", highlight=False, soft_wrap=True)
+    sets = [f"--set=method.{key}={json.dumps(value)}" for key, value in best.gate.settings().items()]
+    command = ["fairshot", "run", str(run / RECIPE), "--base", str(run), *sets, "--out", f"{run}-gate"]
+    CONSOLE.print(f"  {shlex.join(command)}", highlight=False, soft_wrap=True)
 
 
 def _table(points: Sequence[Point], chosen: Mapping[str, Point]) -> Table:

@@ -88,7 +88,11 @@ class Chapter:
         for run in self.runs:
             for text in run.missing:
                 lacking.setdefault(text, []).append(run.name)
-        return [f"{', '.join(names)}: {text}" for text, names in lacking.items()]
+        everyone = len(self.runs)
+        return [
+            f"{f'all {everyone} runs' if len(names) == everyone > 1 else ', '.join(names)}: {text}"
+            for text, names in lacking.items()
+        ]
 
     def method_of(self, run: Run) -> str:
         """The name of the group that a run belongs to."""

@@ -119,7 +119,8 @@ def gates(runs: Sequence[Run], studio: Studio) -> list[Plate]:
             caption += f"Chosen on pseudo-novel classes, overall accuracy and harmonic mean here: {told}"
         title = f"What gates trade, {run.name}"
         figure = curves.gates(run.trade_off, run.name)
-        plates.append(studio.plate(f"gates-{place}", figure, title, f"Two line charts. {told}", caption))
+        drawn = f"Two line charts against novel accuracy: overall accuracy, and harmonic mean. {told}"
+        plates.append(studio.plate(f"gates-{place}", figure, title, drawn, caption))
     return plates
 
 
