@@ -392,7 +392,7 @@ def test_what_cannot_be_learnt_changes_nothing(instant, broken_file, monkeypatch
             ["c", "d"],
             "jpg: this file cannot be read",
         ),
-        "a file that is not there": ([good[0], broken_file.with_name("x.png")], ["c", "d"], "no such image"),
+        "a file that is not there": ([good[0], broken_file.with_name("x.png")], ["c", "d"], "no such file"),
         "images that are no bytes": (good / 255, ["c", "d"], "images are uint8"),
         "no images": ([], ["c", "d"], "no images"),
         "a label too many": (good, ["c", "d", "e"], "X holds 2 images, but y holds 3 labels"),
