@@ -149,12 +149,13 @@ def _warn_if_slow(recipe: Recipe, method: Method[Any], place: Place) -> None:
     if place.fabric.device.type == "cpu" and weights * recipe.model.size**2 > MUCH_FOR_A_CPU:
         place.reporter.say(
             f"{recipe.model.backbone} at {recipe.model.size} pixels is very slow to train on a CPU; "
-            "a small network is more than ten times faster: --set model.backbone=tiny"
+            "a small network is far faster: --set model.backbone=tiny"
         )
 
 
 def restore_method(run: Path, recipe: Recipe, stream: Stream, fabric: Fabric) -> Method[Any]:
     """Return the method of a finished run as it was after its base session."""
+    check_base(run, recipe)
     method = build_method(recipe, stream)
     _take_over(run, recipe, method, stream, fabric)
     return method
@@ -194,7 +195,6 @@ def _take_over(run: Path, recipe: Recipe, method: Method[Any], stream: Stream, f
     If the run decided otherwise, only its network is taken, and the classifiers of the base classes are made
     anew.
     """
-    check_base(run, recipe)
     method.embedder.to(fabric.device)
     tensors = load((run / MODEL).read_bytes())
     if recipe_of(run) == recipe:
