@@ -70,10 +70,8 @@ def test_a_comparison_stops_goes_on_and_grows(tmp_path):
     assert "the same command goes on" in stopped.stderr
     done = fairshot(tmp_path, *first)
     assert done.process.exitcode == 0, done.stderr
-    assert re.findall(r"finished; runs still to come: (\d)", done.stderr) == [
-        "1",
-        "0",
-    ]  # there is no terminal
+    told = re.findall(r"finished; runs still to come: (\d)", done.stderr)
+    assert told == ["1", "0"]  # where there is no terminal to draw bars on
     assert "going on from step" in (tmp_path / "grid" / "ncm-seed0" / "log.txt").read_text()
     assert (tmp_path / "grid" / "ncm-seed0" / "figures").is_dir()
     before = (tmp_path / "grid" / "ncm-seed0" / "result.json").stat().st_mtime_ns
