@@ -43,6 +43,8 @@ def test_missing_and_unknown_data_are_errors_that_help(tmp_path):
     unknown = _fairshot("check", "imagenet")
     assert isinstance(unknown.exception, UserError)
     assert "mini_imagenet" in str(unknown.exception)
+    misspelt = _fairshot("get", "cifar10")
+    assert str(misspelt.exception).endswith("; did you mean cifar100?")
     none = _fairshot("get", "mini_imagenet", "--root", str(tmp_path))
     assert isinstance(none.exception, UserError)
     assert "no public source" in str(none.exception)

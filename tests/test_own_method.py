@@ -32,6 +32,8 @@ def commands() -> list[list[str]]:
 def test_a_benchmark_is_named_with_it():
     with pytest.raises(UserError, match=r"'gentle\.py:Gentle' names no benchmark"):
         load_recipe("gentle.py:Gentle")
+    with pytest.raises(UserError, match=r"names no benchmark; did you mean doodles\?"):
+        load_recipe("doodle/gentle.py:Gentle")
 
 
 def test_the_guide_is_one_page_and_its_example_at_most_sixty_lines():
@@ -65,6 +67,7 @@ def test_the_example_runs_by_the_commands_of_the_page(tmp_path):
         ("class Gentle: pass", "Gentle", "no class of this file that derives from"),
         ("from fairshot.methods.skeleton import Skeleton as Gentle", "Gentle", "does not say its name"),
         (example(), "Mild", "'Mild' is no class"),
+        (example(), "Gentel", r"'Gentel' is no class .*; did you mean Gentle\?"),
         (example().replace('"gentle"', '"ncm"'), "Gentle", "another method named 'ncm'"),
     ],
 )

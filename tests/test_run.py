@@ -312,6 +312,8 @@ def test_recipes_that_cannot_be_read_are_named(tmp_path):
         (["binary.yaml"], "binary.yaml cannot be read"),
         (["nowhere.yaml"], "'nowhere.yaml' is neither a file nor one of the recipes "),
         (["doodles/ssss"], "did you mean doodles/sss?"),
+        (["doodles/sss", "--set", "method.name=c_fsil"], "did you mean c_fscil?"),
+        (["doodles/sss", "--set", "model.backbone=resnett18"], "did you mean resnet18?"),
         (["sss_bgmm"], "did you mean cifar100/sss_bgmm or cub200/sss_bgmm or doodles/sss_bgmm or "),
         (["doodles/sss", "--out", "file"], "--out file"),
     ):

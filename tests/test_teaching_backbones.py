@@ -96,6 +96,13 @@ def test_weights_that_do_not_fit_are_refused(weights: Path, tmp_path: Path) -> N
         found_on_backbone(BACKBONE, tmp_path / "broken")
 
 
+@pytest.mark.parametrize("name", ["resnett18", "tiny"])
+def test_a_backbone_that_timm_does_not_have_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match=f"'{name}' is no model of timm") as refused:
+        model_settings(name)
+    assert str(refused.value).endswith("; did you mean resnet18?") == (name == "resnett18")
+
+
 def test_without_a_network_the_way_out_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def offline(*_: object, **__: object) -> None:
         raise OSError("no network")

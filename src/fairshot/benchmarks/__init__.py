@@ -7,7 +7,7 @@ from pathlib import Path
 from fairshot.benchmarks import cifar100, cub200, doodles, mini_imagenet
 from fairshot.benchmarks.dataset import Dataset, data_folder
 from fairshot.benchmarks.stream import Stream, StreamSettings, build_stream
-from fairshot.errors import UserError
+from fairshot.errors import UserError, did_you_mean
 from fairshot.progress import SILENT, Reporter
 
 DATASETS: dict[str, Dataset] = {
@@ -23,7 +23,10 @@ def names() -> tuple[str, ...]:
 def dataset(name: str) -> Dataset:
     """Return a benchmark by its name."""
     if name not in DATASETS:
-        raise UserError(f"benchmark.name: there is no benchmark {name!r}; there are: {', '.join(names())}")
+        raise UserError(
+            f"benchmark.name: there is no benchmark {name!r}; there are: {', '.join(names())}"
+            f"{did_you_mean(name, names())}"
+        )
     return DATASETS[name]
 
 

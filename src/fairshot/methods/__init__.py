@@ -7,7 +7,7 @@ import pkgutil
 from functools import cache
 from typing import Any
 
-from fairshot.errors import UserError
+from fairshot.errors import UserError, did_you_mean
 from fairshot.methods.method import Method, MethodSettings
 from fairshot.methods.own import own_methods
 from fairshot.models.embedder import ModelSettings
@@ -32,7 +32,10 @@ def _packaged() -> dict[str, type[Method[Any]]]:
 def method_named(name: str) -> type[Method[Any]]:
     """Return the system of that name."""
     if name not in methods():
-        raise UserError(f"method.name: {name!r} is unknown; known are {', '.join(methods())}")
+        raise UserError(
+            f"method.name: {name!r} is unknown; known are {', '.join(methods())}"
+            f"{did_you_mean(name, methods())}"
+        )
     return methods()[name]
 
 

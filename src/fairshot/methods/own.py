@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fairshot.errors import UserError
+from fairshot.errors import UserError, did_you_mean
 from fairshot.methods.method import Method
 
 MARK = ".py:"  # between file and class: my_method.py:MyMethod
@@ -53,7 +53,13 @@ def _method_in(path: Path, wanted: str) -> type[Method[Any]]:
         raise UserError(f"{path} cannot be imported: {type(problem).__name__}: {problem}") from problem
     kind = getattr(module, wanted, None)
     if not (isinstance(kind, type) and issubclass(kind, Method)):
-        raise UserError(f"{path}: {wanted!r} is no class of this file that derives from fairshot's Method")
+        there = [
+            name for name, each in vars(module).items() if isinstance(each, type) and issubclass(each, Method)
+        ]
+        raise UserError(
+            f"{path}: {wanted!r} is no class of this file that derives from fairshot's Method"
+            f"{did_you_mean(wanted, there)}"
+        )
     missing = [part for part in ("name", "facts", "Settings") if not hasattr(kind, part)]
     if missing:
         raise UserError(

@@ -12,7 +12,7 @@ from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
 from timm.models.resnet import BasicBlock, ResNet
 from torch import Tensor, nn
 
-from fairshot.errors import UserError
+from fairshot.errors import UserError, did_you_mean
 
 Backbone = nn.Module
 SECONDS_TO_ANSWER = 3  # for the hub, before it counts as out of reach
@@ -29,7 +29,10 @@ def build_backbone(name: str, channels: int, small_stem: bool, pretrained: bool 
             raise UserError(f"model.pretrained: there are no pretrained weights of {name!r}; set it to false")
         return SMALL[name](channels)
     if not timm.is_model(name):
-        raise UserError(f"model.backbone: {name!r} is neither one of {', '.join(SMALL)} nor a model of timm")
+        raise UserError(
+            f"model.backbone: {name!r} is neither one of {', '.join(SMALL)} nor a model of timm"
+            f"{did_you_mean(name, [*SMALL, *timm.list_models()])}"
+        )
     try:
         with _without_retries() if pretrained else nullcontext():
             model = timm.create_model(name, pretrained=pretrained, num_classes=0, in_chans=channels)

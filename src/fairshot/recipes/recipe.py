@@ -91,10 +91,10 @@ def load_recipe(source: str, overrides: Iterable[str] = (), seed: int | None = N
     """
     if MARK in source:
         benchmark, _, method = source.partition("/")
-        if not any(folder.name == benchmark for folder, _ in _packaged()):
-            raise UserError(
-                f"recipe: {source!r} names no benchmark; write doodles/file.py:Class, for example"
-            )
+        known = sorted({folder.name for folder, _ in _packaged()})
+        if benchmark not in known:
+            meant = did_you_mean(benchmark, known) or "; write doodles/file.py:Class, for example"
+            raise UserError(f"recipe: {source!r} names no benchmark{meant}")
         content = _parse(_read(f"{benchmark}/{baseline()}"), source)
         content["method"] = {"name": load_own(method).name}
     else:

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from fairshot.benchmarks.folder import load_folder
 from fairshot.benchmarks.stream import Stream, StreamSettings
-from fairshot.errors import UserError
+from fairshot.errors import UserError, did_you_mean
 from fairshot.methods.dual import Stimulation
 from fairshot.methods.sss import SSS, SSSSettings
 from fairshot.models.backbones import SMALL
@@ -62,7 +62,8 @@ def found_on_backbone(
 def model_settings(name: str, pretrained: bool = True) -> ModelSettings:
     """Return how a backbone wants its pictures, as timm records it."""
     if name in SMALL or not timm.is_model(name):
-        raise UserError(f"--backbone: {name!r} is no model of timm; for example resnet18, convnext_tiny")
+        meant = did_you_mean(name, timm.list_models()) or "; for example resnet18, convnext_tiny"
+        raise UserError(f"--backbone: {name!r} is no model of timm{meant}")
     wanted = timm.get_pretrained_cfg(name)
     size = wanted.input_size[-1]
     return ModelSettings(

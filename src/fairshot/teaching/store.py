@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fairshot.benchmarks.pictures import Pictures
-from fairshot.errors import UserError
+from fairshot.errors import UserError, did_you_mean
 from fairshot.models.embedder import Features
 from fairshot.teaching import ledger as log
 from fairshot.teaching import queries
@@ -301,8 +301,10 @@ class Store:
     def _known(self, name: str) -> int:
         class_id = queries.class_id(self._writer, name)
         if class_id is None:
+            names = [info.name for info in queries.class_infos(self._writer)]
             raise UserError(
-                f"there is no class {name!r} in {self.folder}; see: fairshot classes {self.folder}"
+                f"there is no class {name!r} in {self.folder}, see: fairshot classes {self.folder}"
+                f"{did_you_mean(name, names)}"
             )
         return class_id
 
