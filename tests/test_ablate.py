@@ -79,6 +79,11 @@ def test_a_finished_training_is_used_and_not_repeated(folder):
     page = (folder / "taken" / "ablation.md").read_text()
     assert "Ways to use two kinds of features" in page
     assert page.count("sss") >= 18  # six ways in three tables
+    finished = "is finished already; --fresh runs it again"
+    (folder / "taken" / "pre" / "result.json").unlink()
+    again = [fairshot(folder, *command, *extra) for extra in ([], ["--fresh"])]
+    assert [each.process.exitcode for each in again] == [0, 0]
+    assert [each.stderr.count(finished) for each in again] == [5, 0]
 
 
 def test_each_way_to_use_the_features_decides_on_the_same_base_session(folder):
@@ -98,6 +103,15 @@ def test_another_training_is_not_taken_over(folder):
     assert refused.process.exitcode == 2
     assert "another recipe: seed is 0 there and 3 here;" in refused.stderr
     assert not (folder / "other").exists()  # nothing that the corrected command would stumble over
+
+
+def test_a_run_is_not_cleared_that_gives_the_base_session(folder):
+    kept = weights(folder / "components" / "sr")
+    command = ["run", "components/sr/recipe.yaml", "--out", "components/sr", "--base", "components/sr"]
+    refused = fairshot(folder, *command, "--fresh", "--device", "cpu")
+    assert refused.process.exitcode == 2
+    assert "components/sr gives the base session and cannot be run afresh" in refused.stderr
+    assert weights(folder / "components" / "sr") == kept
 
 
 PSEUDO = ["--novel", "2", "--held-out", "20", "--draws", "2", "--device", "cpu"]

@@ -9,7 +9,7 @@ import typer
 import yaml
 
 from fairshot.cli.console import this_command
-from fairshot.cli.options import Base, Device, Root, Seed, Set
+from fairshot.cli.options import Base, Device, Fresh, Root, Seed, Set
 from fairshot.cli.run import present, run_with_bars
 from fairshot.evaluation.experiment import Place
 from fairshot.files import write_atomically
@@ -42,6 +42,7 @@ def components_command(
     seed: Seed = None,
     device: Device = "auto",
     out: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs/ablation-components"),
+    fresh: Fresh = False,
     root: Root = None,
     base: Base = None,
 ) -> None:
@@ -56,7 +57,7 @@ def components_command(
     taken = dict.fromkeys(("resistance", "calibration"), base or out / "sr")
     if base is not None:
         taken["sr"] = base
-    runs = _run_rows(recipe, rows, taken, set_, seed, device, out, root)
+    runs = _run_rows(recipe, rows, taken, set_, seed, device, out, fresh, root)
     write_atomically(out / PAGE, components_page(runs, this_command()).encode())
 
 
@@ -67,6 +68,7 @@ def features_command(
     seed: Seed = None,
     device: Device = "auto",
     out: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs/ablation-features"),
+    fresh: Fresh = False,
     root: Root = None,
     base: Base = None,
 ) -> None:
@@ -80,7 +82,7 @@ def features_command(
     taken = dict.fromkeys(FEATURES[1:], base or out / FEATURES[0])
     if base is not None:
         taken[FEATURES[0]] = base
-    runs = _run_rows(recipe, rows, taken, set_, seed, device, out, root)
+    runs = _run_rows(recipe, rows, taken, set_, seed, device, out, fresh, root)
     write_atomically(out / PAGE, features_page(runs, this_command()).encode())
 
 
@@ -92,6 +94,7 @@ def _run_rows(
     seed: int | None,
     device: str,
     out: Path,
+    fresh: bool,
     root: Path | None,
 ) -> dict[str, Path]:
     """Run the rows of a table, each a run of its own that is not repeated when finished."""
@@ -100,7 +103,7 @@ def _run_rows(
     for name, changes in rows.items():
         settings = [f"method.{key}={yaml.safe_dump(value).split()[0]}" for key, value in changes.items()]
         chosen = load_recipe(recipe, [*overrides, *settings], seed)
-        place = Place(out / name, fabric, this_command(), root, base=taken.get(name))
+        place = Place(out / name, fabric, this_command(), root, base=taken.get(name), fresh=fresh)
         result = run_with_bars(chosen, place)
         assert result is not None  # there is one process
         results.append(result)

@@ -76,6 +76,8 @@ def run(recipe: Recipe, place: Place) -> Result | None:
     Of several processes the first writes and gets the result; the others only train, and get None.
     """
     if place.base is not None:
+        if place.fresh and place.base.resolve() == place.out.resolve():
+            raise UserError(f"{place.base} gives the base session and cannot be run afresh; give another --out")
         check_base(place.base, recipe)
     stream, split = load_pictures(recipe, place)
     method = build_method(recipe, stream)  # before anything is written: it may refuse its settings
@@ -245,7 +247,7 @@ def _claimed(recipe: Recipe, place: Place) -> Iterator[None]:
             elif recorded_recipe(place.out) != recipe:
                 raise UserError(
                     f"{place.out} holds a run of another recipe (see its recipe.yaml); give another --out, "
-                    "or delete that folder (`fairshot run --fresh` does)"
+                    "or begin anew in this one with --fresh"
                 )
             yield
     except Timeout:
