@@ -14,7 +14,7 @@ from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.classifiers.similarity import similarity
 from fairshot.methods.exemplars import ExemplarSkeleton, nearest_to_mean
 from fairshot.methods.finetuning import descend
-from fairshot.methods.method import Facts
+from fairshot.methods.method import Facts, MethodSettings
 from fairshot.methods.skeleton import SkeletonSettings
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.progress import SILENT, Reporter
@@ -50,13 +50,18 @@ class BiDist(ExemplarSkeleton[BiDistSettings]):
         "fine-tunes a second branch with two teachers; a small net mixes both branches",
         stores="one picture, one mean feature and one row a class",
         keeps_exemplars=True,
-        passes=2,
     )
     parts = ("embedder", "current", "mixer")
     state = (*ExemplarSkeleton.state, "rows")
     current: Embedder
     mixer: nn.Sequential
     rows: Tensor  # of the current branch (C, d)
+
+    @classmethod
+    def passes(cls, settings: MethodSettings) -> int:
+        """One pass a branch."""
+        del settings
+        return 2
 
     def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:
         """Build the base branch, and with it the current one and the mixing net."""
