@@ -26,7 +26,7 @@ from fairshot.teaching.archive import import_archive
 from fairshot.teaching.confidence import Confidence, Logistic
 from fairshot.teaching.evaluating import evaluate, read_folder
 from fairshot.teaching.onnx_file import export_onnx
-from fairshot.teaching.photos import as_drawing
+from fairshot.teaching.photos import Preparation, as_drawing
 from fairshot.teaching.store import DATABASE
 from fairshot.training.hardware import choose_hardware
 from stores import drawings, make_store
@@ -127,22 +127,25 @@ def test_hidden_files_are_no_photos(tmp_path: Path) -> None:
     assert len(json.loads(fairshot("predict", tmp_path / "store", tmp_path / "photos", "--json"))) == 1
 
 
-def test_store_from_a_run_on_own_pictures(tmp_path: Path) -> None:
+@pytest.mark.parametrize("recipe_name", ["folder/sss", "doodles/sss"])
+def test_store_from_a_run_on_own_pictures(tmp_path: Path, recipe_name: str) -> None:
     for number in range(5):
         (tmp_path / "photos" / f"class {number}").mkdir(parents=True)
         for index, image in enumerate(drawings(f"class {number}", 9, 3)):
             path = tmp_path / "photos" / f"class {number}" / f"{index}.png"
             Image.fromarray(image.repeat(6, 0).repeat(6, 1)).save(path)
     changes = ["training.epochs=1", "model.backbone=tiny", "model.small_stem=false", "model.size=16"]
-    recipe = load_recipe("folder/sss", [*changes, "model.resize=null", "method.sr_width=16"])
+    recipe = load_recipe(recipe_name, [*changes, "model.resize=null", "method.sr_width=16"])
     run(recipe, Place(tmp_path / "run", choose_hardware("cpu"), photos=tmp_path / "photos"))
     fairshot("new", tmp_path / "blind", "--from", tmp_path / "run")
     fairshot("new", tmp_path / "store", "--from", tmp_path / "run", "--data", tmp_path / "photos")
     with Store(tmp_path / "blind") as blind, Store(tmp_path / "store") as store:
         assert store.snapshot().names == blind.snapshot().names
+        assert all(name.startswith("class ") for name in store.snapshot().names)
         assert not blind.base_samples().classes
         assert store.base_samples().classes
-        assert store.network.preparation.short_side == 32  # as the run prepared its pictures
+        for each in (blind, store):
+            assert each.network.preparation == Preparation(3, 32, drawing_side=None)  # as the run did
 
 
 def test_a_new_store_tells_how_far_it_is(tmp_path: Path, trained: Path) -> None:

@@ -41,6 +41,7 @@ from fairshot.evaluation.sessions import Outcome, run_sessions
 from fairshot.files import remove_partial, write_atomically
 from fairshot.methods import build
 from fairshot.methods.method import Method
+from fairshot.models.embedder import ModelSettings
 from fairshot.progress import SILENT, Reporter
 from fairshot.recipes import Recipe
 from fairshot.training.batches import seed_of
@@ -77,7 +78,9 @@ def run(recipe: Recipe, place: Place) -> Result | None:
     """
     if place.base is not None:
         if place.fresh and place.base.resolve() == place.out.resolve():
-            raise UserError(f"{place.base} gives the base session and cannot be run afresh; give another --out")
+            raise UserError(
+                f"{place.base} gives the base session and cannot be run afresh; give another --out"
+            )
         check_base(place.base, recipe)
     stream, split = load_pictures(recipe, place)
     method = build_method(recipe, stream)  # before anything is written: it may refuse its settings
@@ -95,20 +98,34 @@ def run(recipe: Recipe, place: Place) -> Result | None:
 
 def load_pictures(recipe: Recipe, place: Place) -> tuple[Stream, Split | None]:
     """Load a benchmark; or own pictures, split as this run, or the one named, did before."""
-    if place.photos is None:
+    earlier = place.split or (place.out if not place.fresh and had_own_pictures(place.out) else None)
+    return find_pictures(recipe, place.root, place.photos, earlier, place.reporter)
+
+
+def find_pictures(
+    recipe: Recipe, root: Path | None, photos: Path | None, earlier: Path | None, reporter: Reporter
+) -> tuple[Stream, Split | None]:
+    """Load a benchmark; or own pictures, split as an earlier run did, or by the recipe."""
+    if photos is None:
         if recipe.benchmark.name == OWN_PICTURES:
             raise UserError("benchmark.name: this recipe is for own pictures; say where they lie with --data")
-        return load_stream(recipe.benchmark.name, recipe.benchmark, place.root, place.reporter), None
-    # Twice the network's input is enough for close views, and little enough that no pixel is skipped.
-    resize = Resize(2 * recipe.model.size, enlarge=False)
-    earlier = place.split or (place.out if not place.fresh and (place.out / SPLIT_FILE).is_file() else None)
-    if earlier is not None:
-        split = Split.read(earlier)
-        split.check(recipe.benchmark)
-        stream = replay_folder(place.photos, split, place.reporter, resize)
-    else:
-        stream, split = load_folder(place.photos, recipe.benchmark, recipe.seed, place.reporter, resize)
-    return stream, split
+        return load_stream(recipe.benchmark.name, recipe.benchmark, root, reporter), None
+    resize = Resize(own_pictures_side(recipe.model), enlarge=False)
+    if earlier is None:
+        return load_folder(photos, recipe.benchmark, recipe.seed, reporter, resize)
+    split = Split.read(earlier)
+    split.check(recipe.benchmark)
+    return replay_folder(photos, split, reporter, resize), split
+
+
+def had_own_pictures(run: Path) -> bool:
+    """Whether a run was on own pictures, of which it keeps the split."""
+    return (run / SPLIT_FILE).is_file()
+
+
+def own_pictures_side(model: ModelSettings) -> int:
+    """Return the short side of large own pictures: enough for close views, and no pixel is skipped."""
+    return 2 * model.size
 
 
 def _run(recipe: Recipe, stream: Stream, method: Method[Any], place: Place) -> Result | None:

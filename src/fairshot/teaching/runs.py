@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 from safetensors.torch import load_file
 
-from fairshot.benchmarks import load_stream
-from fairshot.benchmarks.cache import Resize
 from fairshot.benchmarks.doodles import SIDE
-from fairshot.benchmarks.folder import Split, replay_folder
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.benchmarks.stream import LabelledPictures, Stream
 from fairshot.errors import UserError
-from fairshot.evaluation.experiment import OWN_PICTURES
+from fairshot.evaluation.experiment import (
+    OWN_PICTURES,
+    find_pictures,
+    had_own_pictures,
+    own_pictures_side,
+)
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import MODEL, RECIPE
 from fairshot.methods import method_named
@@ -45,7 +47,8 @@ def found_on_run(run: str | Path, data: Path | None = None, reporter: Reporter =
     result = Result.read(run)
     recipe = load_recipe(str(run / RECIPE))
     method = _restored(run, recipe, len(result.sessions[0]))
-    origin = {"run": str(run), "method": recipe.method_name, "benchmark": recipe.benchmark.name}
+    benchmark = OWN_PICTURES if had_own_pictures(run) else recipe.benchmark.name
+    origin = {"run": str(run), "method": recipe.method_name, "benchmark": benchmark}
     try:
         stream = _stream(run, recipe, data, reporter)
     except UserError as problem:
@@ -88,19 +91,18 @@ def _founding(method: Supported, names: list[str] | tuple[str, ...], origin: dic
 
 def _network(method: Supported, benchmark: str | None) -> Network:
     """Return the embedder of a method, and how the pictures it was trained on had been prepared."""
-    own_pictures_side = 2 * method.embedder.settings.size if benchmark == OWN_PICTURES else 0
+    short_side = own_pictures_side(method.embedder.settings) if benchmark == OWN_PICTURES else 0
     drawing_side = SIDE if benchmark == "doodles" else None
-    return Network(method.embedder, method.flips, drawing_side, own_pictures_side)
+    return Network(method.embedder, method.flips, drawing_side, short_side)
 
 
 def _stream(run: Path, recipe: Recipe, data: Path | None, reporter: Reporter) -> Stream:
     """Load the images of a run: a benchmark, or own pictures in the split that the run drew."""
-    if recipe.benchmark.name != OWN_PICTURES:
-        return load_stream(recipe.benchmark.name, recipe.benchmark, data, reporter)
+    if not had_own_pictures(run):
+        return find_pictures(recipe, data, None, None, reporter)[0]
     if data is None:
         raise UserError("the run was on own pictures; say where they lie with --data")
-    resize = Resize(2 * recipe.model.size, enlarge=False)
-    return replay_folder(data, Split.read(run), reporter, resize)
+    return find_pictures(recipe, None, data, run, reporter)[0]
 
 
 def _restored(run: Path, recipe: Recipe, base_classes: int) -> Supported:
