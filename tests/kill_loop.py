@@ -20,8 +20,8 @@ import torch
 
 from fairshot.errors import UserError
 from fairshot.teaching import Store
-from fairshot.teaching.network import Network
-from fairshot.teaching.store import DATABASE, Photo
+from fairshot.teaching.network import Network, Photo
+from fairshot.teaching.store import DATABASE
 from stores import drawings, make_store
 
 WORDS = tuple(f"class {letter}" for letter in "abcdefgh")
@@ -140,7 +140,8 @@ def main(folder: Path, times: int, seed: int) -> None:
     torch.set_num_threads(1)  # threads do not survive a fork
     with make_store(folder) as store:
         photos = {
-            word: store.embed_photos(store.network.preparation.pictures(drawings(word, 3))) for word in WORDS
+            word: store.network.embed_photos(store.network.preparation.pictures(drawings(word, 3)))
+            for word in WORDS
         }
     queries = drawings("query", 4)
     events = kill_at_random(folder, photos, queries, times, seed)

@@ -32,14 +32,15 @@ def network(sr_width: int | None = 24, channels: int = 1, drawings: bool = False
 def base_classes(names: list[str], net: Network) -> BaseClasses:
     """Make base classes of the features of some drawings, which are kept as samples."""
     samples = {
-        position: net.preparation.pictures(drawings(f"sample of {name}", 4))
+        position: net.embed_photos(net.preparation.pictures(drawings(f"sample of {name}", 4)))
         for position, name in enumerate(names)
     }
-    features = [net.embed(pictures) for pictures in samples.values()]
     return BaseClasses(
         names=names,
-        g=torch.stack([each["g"].mean(0) for each in features]),
-        g_tilde=torch.stack([each["g_tilde"].mean(0) for each in features]),
+        g=torch.stack([torch.stack([photo.g for photo in each]).mean(0) for each in samples.values()]),
+        g_tilde=torch.stack(
+            [torch.stack([photo.g_tilde for photo in each]).mean(0) for each in samples.values()]
+        ),
         counts=[4] * len(names),
         samples=samples,
     )

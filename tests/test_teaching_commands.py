@@ -25,6 +25,7 @@ from fairshot.teaching import Store
 from fairshot.teaching.archive import import_archive
 from fairshot.teaching.confidence import Confidence, Logistic
 from fairshot.teaching.evaluating import evaluate, read_folder
+from fairshot.teaching.network import Network
 from fairshot.teaching.onnx_file import export_onnx
 from fairshot.teaching.photos import Preparation, as_drawing
 from fairshot.teaching.store import DATABASE
@@ -150,8 +151,37 @@ def test_store_from_a_run_on_own_pictures(tmp_path: Path, recipe_name: str) -> N
 
 def test_a_new_store_tells_how_far_it_is(tmp_path: Path, trained: Path) -> None:
     told = fairshot("new", tmp_path / "store", "--from", trained)
-    for work in ("embedding", "filling in base classes", "rehearsing sessions"):
-        assert f"new store {work}: done in" in told
+    for work in ("embedding samples", "embedding", "filling in base classes", "rehearsing sessions"):
+        assert told.count(f"new store {work}: done in") == 1
+
+
+def test_images_of_base_classes_are_embedded_once(
+    tmp_path: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded, embed = [], Network._embed
+    monkeypatch.setattr(
+        Network, "_embed", lambda self, pictures: embedded.append(len(pictures)) or embed(self, pictures)
+    )
+    fairshot("new", tmp_path / "store", "--from", trained)
+    assert sum(embedded) == 5 * 10 + 65 + 3 * 2 * 5  # samples, test images, shots of the rehearsal
+
+
+def test_a_folder_that_is_no_run_names_the_runs_there(tmp_path: Path, trained: Path) -> None:
+    for number in range(7):
+        (tmp_path / "runs" / f"seed{number}").mkdir(parents=True)
+        (tmp_path / "runs" / f"seed{number}" / "result.json").write_bytes(b"{}")
+    runs = ", ".join(str(tmp_path / "runs" / f"seed{number}") for number in range(5))
+    for given in (tmp_path / "runs", tmp_path / "runs" / "sed1"):
+        for command in (["new", str(tmp_path / "store"), "--from", str(given)], ["poison", str(given)]):
+            refused = CliRunner().invoke(app, command).exception
+            assert isinstance(refused, UserError)
+            assert str(refused).endswith(f"; finished runs are {runs} and 2 more")
+    alone = (
+        CliRunner()
+        .invoke(app, ["new", str(tmp_path / "store"), "--from", str(tmp_path / "a" / "b")])
+        .exception
+    )
+    assert "finished runs" not in str(alone)
 
 
 def test_confidence_is_chosen_on_held_out_images(store: Path, doodles: Path) -> None:

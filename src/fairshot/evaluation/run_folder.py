@@ -17,12 +17,26 @@ TRAINING_COLUMNS = ("step", "epoch", "loss", "learning_rate", "images_per_second
 CHECKPOINTS = "checkpoints"
 FIGURES = "figures"
 TRIALS = "trials.json"  # of a search for settings, whose folder is not that of a run
+NAMED = 5  # runs that a message names
+
+
+def nearby_runs(folder: Path) -> str:
+    """Return a hint that names the finished runs in a folder, or else beside it, to put behind a message."""
+    for place in (folder, folder.parent):
+        runs = sorted(str(path.parent) for path in place.glob(f"*/{RESULT}"))
+        if runs:
+            more = f" and {len(runs) - NAMED} more" if len(runs) > NAMED else ""
+            return f"; finished runs are {', '.join(runs[:NAMED])}{more}"
+    return ""
 
 
 def recipe_of(run: Path) -> Recipe:
     """Return the recipe of a run."""
     if not (run / RECIPE).is_file():
-        raise UserError(f"{run} holds no {RECIPE}; give the folder of a run, as `fairshot run` writes it")
+        raise UserError(
+            f"{run} holds no {RECIPE}; give the folder of a run, as `fairshot run` writes it"
+            f"{nearby_runs(run)}"
+        )
     return load_recipe(str(run / RECIPE))
 
 

@@ -54,7 +54,7 @@ class Service:
         photos = []
         for picture in await self.decode(files):  # one at a time, so that answers come in between
             one = Pictures.from_list([picture])
-            photos += await self.compute(lambda one=one: self.store.embed_photos(one))  # type: ignore[misc]
+            photos += await self.compute(lambda one=one: self.store.network.embed_photos(one))  # type: ignore[misc]
         unique = list({photo.sha256: photo for photo in photos}.values())
         lesson = await self.compute(lambda: self.store.teach_embedded(name, unique, dry_run))
         self.metrics.lessons.inc(not dry_run and lesson.photos > 0)

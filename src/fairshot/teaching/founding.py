@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairshot.benchmarks.pictures import Pictures
 from fairshot.errors import UserError
 from fairshot.progress import SILENT, Reporter
 from fairshot.teaching import adapting, confidence
@@ -24,8 +23,7 @@ from fairshot.teaching.database import connect, to_blob, transaction
 from fairshot.teaching.derivation import Shapes, derive
 from fairshot.teaching.ledger import Ledger
 from fairshot.teaching.names import checked_name
-from fairshot.teaching.network import FILE_NAME, Network
-from fairshot.teaching.photos import fingerprint, thumbnail
+from fairshot.teaching.network import FILE_NAME, Network, Photo
 from fairshot.teaching.store import DATABASE, Store
 
 
@@ -37,7 +35,7 @@ class BaseClasses:
     g: Tensor  # prototypes (B, V, d)
     g_tilde: Tensor  # (B, V, d~)
     counts: Sequence[int]  # images behind each prototype
-    samples: dict[int, Pictures] = field(default_factory=dict)  # by position: some of those images
+    samples: dict[int, list[Photo]] = field(default_factory=dict)  # by position: some of those images
 
 
 @dataclass(frozen=True)
@@ -96,29 +94,20 @@ def _fill(connection: sqlite3.Connection, founding: Founding, reporter: Reporter
                 (class_id, int(founding.base.counts[position]), *blobs),
             )
             connection.execute("INSERT INTO delta VALUES (?, ?)", (cursor.lastrowid, zeros))
-            if position in founding.base.samples:
-                samples = founding.base.samples[position]
-                _add_samples(connection, founding.network, samples, class_id, cursor.lastrowid)
+            for sample in founding.base.samples.get(position, ()):
+                _add_sample(connection, sample, class_id, cursor.lastrowid, shapes)
             classes.append(class_id)
             advance()
     derive(connection, classes, shapes)
 
 
-def _add_samples(
-    connection: sqlite3.Connection, network: Network, samples: Pictures, class_id: int, base_id: int | None
+def _add_sample(
+    connection: sqlite3.Connection, sample: Photo, class_id: int, base_id: int | None, shapes: Shapes
 ) -> None:
-    """Keep some images of a base class, to see what later lessons take from it and to show it."""
-    features = network.embed(samples)
-    for picture, g, g_tilde in zip(samples, features["g"], features["g_tilde"], strict=True):
-        connection.execute(
-            "INSERT OR IGNORE INTO images (sha256, class, sample_of, g, g_tilde, thumbnail) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                fingerprint(picture),
-                class_id,
-                base_id,
-                to_blob(g),
-                None if network.shape_tilde is None else to_blob(g_tilde),
-                thumbnail(picture),
-            ),
-        )
+    """Keep an image of a base class, to see what later lessons take from it and to show it."""
+    g_tilde = None if shapes.g_tilde is None else to_blob(sample.g_tilde)
+    connection.execute(
+        "INSERT OR IGNORE INTO images (sha256, class, sample_of, g, g_tilde, thumbnail) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        (sample.sha256, class_id, base_id, to_blob(sample.g), g_tilde, sample.thumbnail),
+    )

@@ -10,7 +10,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import nn
+from torch import Tensor, nn
 
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.errors import UserError
@@ -18,7 +18,7 @@ from fairshot.files import write_atomically
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.models.pixels import DevicePictures
 from fairshot.progress import SILENT, Reporter
-from fairshot.teaching.photos import Preparation
+from fairshot.teaching.photos import Preparation, fingerprint, thumbnail
 
 FILE_NAME = "embedder.safetensors"
 BATCH = 32
@@ -36,6 +36,16 @@ class Description(BaseModel):
     flips: tuple[bool, ...]  # the views of a picture; True: vertically flipped
     short_side: int
     drawing_side: int | None
+
+
+@dataclass(frozen=True)
+class Photo:
+    """A photo as a store keeps it: small, and by its features."""
+
+    sha256: bytes
+    thumbnail: bytes
+    g: Tensor  # (V, d)
+    g_tilde: Tensor  # (V, d~)
 
 
 @dataclass(frozen=True)
@@ -71,6 +81,18 @@ class Network:
     def embed(self, pictures: Pictures) -> Features:
         """Embed pictures one by one, so that the features of a picture do not depend on its company."""
         return self._embed_by(1, pictures, SILENT)
+
+    def embed_photos(self, pictures: Pictures) -> list[Photo]:
+        """Embed prepared pictures; each picture once, however often it was given."""
+        unique = {fingerprint(picture): index for index, picture in enumerate(pictures)}
+        chosen = pictures.take(list(unique.values()))
+        features = self.embed(chosen)
+        return [
+            Photo(sha256, thumbnail(picture), g, g_tilde)
+            for sha256, picture, g, g_tilde in zip(
+                unique, chosen, features["g"], features["g_tilde"], strict=True
+            )
+        ]
 
     def embed_together(self, pictures: Pictures, reporter: Reporter = SILENT) -> Features:
         """Embed pictures in batches: faster, and the last bits may depend on the company."""

@@ -31,7 +31,7 @@ from fairshot.teaching.adapting import CalibrationSettings
 from fairshot.teaching.confidence import Confidence, Trials
 from fairshot.teaching.founding import BaseClasses, Founding, create_store
 from fairshot.teaching.held_out import trials_of
-from fairshot.teaching.network import Network
+from fairshot.teaching.network import Network, Photo
 
 SAMPLES = 10  # images a base class that a store keeps
 Supported = SSS | Skeleton[SkeletonSettings]
@@ -63,7 +63,8 @@ def found_on_method(
     """Take over a method that knows the base session of a stream, and nothing more."""
     founding = _founding(method, stream.class_names, origin)
     assert founding.base is not None
-    founding = replace(founding, base=replace(founding.base, samples=_samples(stream, founding.network)))
+    samples = _samples(stream, founding.network, reporter)
+    founding = replace(founding, base=replace(founding.base, samples=samples))
     return replace(founding, confidence=_rehearse(founding, stream, reporter))
 
 
@@ -147,13 +148,15 @@ def _refuse_other_rules(run: Path, recipe: Recipe) -> None:
         raise UserError(f"{run} looks at mirror images too (method.mirror); a store does not")
 
 
-def _samples(stream: Stream, network: Network) -> dict[int, Pictures]:
+def _samples(stream: Stream, network: Network, reporter: Reporter) -> dict[int, list[Photo]]:
     """Return the first training images of each base class."""
-    train = stream.base.train
-    return {
-        label: network.preparation.pictures(list(_of_class(train, label))[:SAMPLES])
-        for label in stream.base.classes
-    }
+    samples = {}
+    with reporter.track("embedding samples", stream.base_classes) as advance:
+        for label in stream.base.classes:
+            first = list(_of_class(stream.base.train, label))[:SAMPLES]
+            samples[label] = network.embed_photos(network.preparation.pictures(first))
+            advance()
+    return samples
 
 
 def _rehearse(founding: Founding, stream: Stream, reporter: Reporter) -> Confidence:
@@ -170,7 +173,7 @@ def _rehearse(founding: Founding, stream: Stream, reporter: Reporter) -> Confide
     features = founding.network.embed_together(pictures, reporter)
     with (
         tempfile.TemporaryDirectory() as place,
-        create_store(Path(place) / "rehearsal", founding, reporter) as store,
+        create_store(Path(place) / "rehearsal", founding) as store,
         reporter.track("rehearsing sessions", len(stream.sessions) - 1) as advance,
     ):
         trials = [trials_of(store.snapshot(), features, names)]

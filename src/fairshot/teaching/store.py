@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from torch import Tensor
 
-from fairshot.benchmarks.pictures import Pictures
 from fairshot.errors import UserError, did_you_mean
 from fairshot.models.embedder import Features
 from fairshot.teaching import ledger as log
@@ -29,8 +27,7 @@ from fairshot.teaching.held_out import choose_automatically, leave_one_out
 from fairshot.teaching.ledger import Event, Ledger
 from fairshot.teaching.lessons import Lesson, Stored, answers, closest_classes, taken_images
 from fairshot.teaching.names import checked_name
-from fairshot.teaching.network import FILE_NAME, Network
-from fairshot.teaching.photos import fingerprint, thumbnail
+from fairshot.teaching.network import FILE_NAME, Network, Photo
 from fairshot.teaching.snapshot import Snapshot, SnapshotReader
 
 DATABASE = "store.sqlite"
@@ -54,16 +51,6 @@ class Prediction:
     confidence: float  # that the best candidate is right, if the image shows a known class
     familiarity: float  # that it does
     top: tuple[Candidate, ...]  # the best first
-
-
-@dataclass(frozen=True)
-class Photo:
-    """A photo to be taught, with its features."""
-
-    sha256: bytes
-    thumbnail: bytes
-    g: Tensor  # (V, d)
-    g_tilde: Tensor  # (V, d~)
 
 
 @dataclass
@@ -188,19 +175,7 @@ class Store:
         """Teach a new class, or more photos of a known one; `dry_run` only tells what it would do."""
         name = checked_name(name)
         pictures = self.network.preparation.pictures(photos)
-        return self.teach_embedded(name, self.embed_photos(pictures), dry_run, warn_share)
-
-    def embed_photos(self, pictures: Pictures) -> list[Photo]:
-        """Embed prepared pictures; each picture once, however often it was given."""
-        unique = {fingerprint(picture): index for index, picture in enumerate(pictures)}
-        chosen = pictures.take(list(unique.values()))
-        features = self.network.embed(chosen)
-        return [
-            Photo(sha256, thumbnail(picture), g, g_tilde)
-            for sha256, picture, g, g_tilde in zip(
-                unique, chosen, features["g"], features["g_tilde"], strict=True
-            )
-        ]
+        return self.teach_embedded(name, self.network.embed_photos(pictures), dry_run, warn_share)
 
     def teach_embedded(
         self, name: str, photos: Sequence[Photo], dry_run: bool = False, warn_share: float = WARN_SHARE
@@ -252,7 +227,7 @@ class Store:
     def adapt(self, photos: Sequence[Any]) -> Adaptation:
         """Calibrate classes with unlabelled photos, within bounds; `undo` takes it back."""
         pictures = self.network.preparation.pictures(photos)
-        samples = [Sample(photo.sha256, photo.g) for photo in self.embed_photos(pictures)]
+        samples = [Sample(photo.sha256, photo.g) for photo in self.network.embed_photos(pictures)]
         with self._changing() as change:
             if not change.before.entries:
                 raise UserError("the store knows no class yet; teach it one first")
