@@ -16,11 +16,11 @@ import pytest
 from fairshot.cli import main
 from fairshot.errors import UserError
 from fairshot.evaluation.result import Result
-from fairshot.reporting.groups import group_results
+from fairshot.reporting.groups import group_results, sss_first
 from fairshot.reporting.measures import SESSION_MEASURES, SUMMARY_MEASURES
 from fairshot.reporting.published import published
 from fairshot.reporting.report import write_report
-from fairshot.reporting.runs import find_runs, read_run
+from fairshot.reporting.runs import find_collections, find_runs, read_run
 from fairshot.reporting.settings import PARTS
 from results_factory import make_result, write_run
 
@@ -136,7 +136,7 @@ def test_page_is_one_sound_file_that_asks_nothing_of_the_network(report):
 def test_page_can_be_heard(report):
     reader = Reader(report.page.read_text())
     assert all(len(a["alt"]) > 20 for a in reader.all("img"))
-    drawings = reader.all("svg")
+    drawings = [a for a in reader.all("svg") if "aria-hidden" not in a]  # keys stand beside names
     assert len(drawings) >= 9
     assert all(a["role"] == "img" and len(a["aria-label"]) > 20 for a in drawings)
     assert all(a["scope"] in ("col", "row", "colgroup") for a in reader.all("th"))
@@ -178,7 +178,7 @@ def test_figures_and_tables_lie_beside_the_page(cifar):
     folder = cifar.page.parent
     figures = {path.stem for path in (folder / "figures").iterdir()}
     assert figures == {
-        *("accuracy", "overall", "imbalance", "trade-off", "confusion", "change-0", "classes-1"),
+        *("accuracy", "overall", "imbalance", "trade-off", "confusion", "classes-0", "change-1"),
         *("gates-0", "tsne", "heat-map", "occupancy", "training"),
     }
     assert {path.suffix for path in (folder / "figures").glob("tsne.*")} == {".png", ".svg", ".pdf"}
@@ -243,6 +243,39 @@ def test_runs_are_found_in_a_folder_and_wrong_ones_refused(tmp_path):
     with pytest.raises(UserError, match="holds no run"):
         find_runs([tmp_path / "all" / "report"])
     assert fairshot("report", tmp_path / "nowhere")[0] == 2
+
+
+def test_collections_are_named_and_reported_only_where_they_are_given(tmp_path):
+    write_run(tmp_path / "all" / "ncm", make_result("ncm"), features=False)
+    for name in ("a", "b"):
+        result = make_result("sss", recipe={"training": {"epochs": ord(name)}})
+        write_run(tmp_path / "all" / "short trainings" / name, result, features=False)
+    write_run(tmp_path / "all" / "tuning" / "sss" / "trial", make_result("teen"), features=False)
+    (tmp_path / "all" / "ncm" / "inner").mkdir()
+    (tmp_path / "all" / "ncm" / "inner" / "log.txt").touch()  # within a run nothing is searched
+    short, trials = tmp_path / "all" / "short trainings", tmp_path / "all" / "tuning" / "sss"
+    assert find_collections([tmp_path / "all"]) == {short: 2, trials: 1}
+    assert find_collections([tmp_path / "all", short]) == {trials: 1}
+    assert find_collections([tmp_path / "all" / "ncm"]) == {}
+
+    code, printed = fairshot("report", tmp_path / "all", "--out", tmp_path / "one")
+    assert code == 0
+    assert f"2 runs; to see them: fairshot report '{short}'\n" in printed
+    assert f"1 run; to see them: fairshot report {trials}\n" in printed
+    page = (tmp_path / "one" / "report.html").read_text()
+    assert f"fairshot report {trials}</code> <small>1 run<" in page
+    assert "<h1>ncm on doodles</h1>" in page
+
+    page = write_report([tmp_path / "all", short], tmp_path / "both").read_text()
+    assert "<h1>sss, ncm on doodles</h1>" in page
+    assert "sss (epochs=97)" in page
+    assert "short trainings&#39;</code>" not in page
+
+
+def test_a_folder_of_collections_alone_is_refused_and_says_what_to_give(tmp_path):
+    write_run(tmp_path / "results" / "doodles" / "ncm", make_result("ncm"), features=False)
+    with pytest.raises(UserError, match=r"holds no run itself; give the folders of runs in it: .*doodles$"):
+        find_runs([tmp_path / "results"])
 
 
 def test_a_result_of_another_version_is_named_not_raised(tmp_path):
@@ -322,7 +355,7 @@ def test_browser_loads_every_picture(page, report):
 
 
 def test_browser_tables_equal_result_json(page, report):
-    groups = group_results(report.results)
+    groups = sss_first(group_results(report.results))
     rows = visible_rows(page, "summary")
     assert_shows(rows, groups, lambda group: [group.summary(measure.pick) for measure in SUMMARY_MEASURES])
     last = groups[0].session_count - 1
@@ -356,7 +389,7 @@ def test_browser_opens_the_measured_cifar100_results(browser, tmp_path):
     tab.goto(write_report(runs, tmp_path / "page").as_uri())
     assert_shows(
         visible_rows(tab, "summary"),
-        group_results(results),
+        sss_first(group_results(results)),
         lambda group: [group.summary(measure.pick) for measure in SUMMARY_MEASURES],
     )
     assert all(tab.evaluate("[...document.images].map(image => image.complete && image.naturalWidth)"))
@@ -365,7 +398,7 @@ def test_browser_opens_the_measured_cifar100_results(browser, tmp_path):
 
 
 def test_browser_switches_sessions(page, report):
-    groups = group_results(report.results)
+    groups = sss_first(group_results(report.results))
     for t in (groups[0].session_count - 1, 0, 1):
         page.locator(f".switch input[value='{t}']").check(force=True)
         assert page.locator("[data-session]:visible").count() == 1
@@ -376,15 +409,15 @@ def test_browser_switches_sessions(page, report):
 
 
 def test_browser_hides_and_shows_methods(page, report):
-    everything = "document.querySelectorAll('[data-method=\"method-1\"]')"
+    everything = "document.querySelectorAll('[data-method=\"method-0\"]')"
     shown = f"[...{everything}].filter(e => e.getClientRects().length).length"
     before = page.evaluate(shown)
     drawn = page.evaluate(f"[...{everything}].filter(e => e.closest('svg')).length")
     assert drawn >= 6, "lines of the method inside the figures"
-    page.locator("[data-toggle='method-1']").uncheck()
+    page.locator("[data-toggle='method-0']").uncheck()
     assert page.evaluate(shown) == 0
     assert [label.split()[0] for label, *_ in visible_rows(page, "summary")] == ["ncm"]
-    page.locator("[data-toggle='method-1']").check()
+    page.locator("[data-toggle='method-0']").check()
     assert page.evaluate(shown) == before
     if page.locator("[data-toggle='published']").count():
         page.locator("[data-toggle='published']").uncheck()

@@ -13,6 +13,7 @@ from fairshot.reporting import classfigures, curves, featurefigures
 from fairshot.reporting.figures import (
     accuracy_per_session,
     imbalance,
+    method_styles,
     overall_per_session,
     trade_off,
     write_figures,
@@ -20,7 +21,7 @@ from fairshot.reporting.figures import (
 from fairshot.reporting.groups import group_results
 from fairshot.reporting.published import published
 from fairshot.reporting.runs import CurvePoint, Features, RuleCurve, TradeOff
-from fairshot.reporting.style import BASE_COLOUR, NOVEL_COLOUR, method_name
+from fairshot.reporting.style import BASE_COLOUR, NOVEL_COLOUR, method_name, method_style
 from results_factory import make_result
 
 
@@ -76,6 +77,77 @@ def test_accuracy_lines_are_the_metrics(results):
         assert line(axes, "novel").get_color() == NOVEL_COLOUR
 
 
+MANY = ("sss", "sss_bgmm", "ncm", "alice", *(f"method {i}" for i in range(12)))
+
+
+def drawn_for_methods(axes):
+    """Each method's lines in these axes, by its name."""
+    lines = {}
+    for drawn in axes.lines:
+        if drawn.get_gid():
+            lines.setdefault(drawn.get_gid(), []).append(drawn)
+    return lines
+
+
+@pytest.mark.parametrize("many", [5, 16])
+def test_no_two_methods_of_a_figure_look_the_same(many):
+    groups = group_results([make_result(method, len(method)) for method in MANY[:many]])
+    columns = {"epoch": np.arange(3.0), "loss": np.arange(3.0)}
+    styles = zip(groups, method_styles(groups), strict=True)
+    logs = [curves.Training(group.label, style, columns) for group, style in styles]
+    for figure in (
+        overall_per_session(groups),
+        trade_off(groups),
+        imbalance(groups),
+        curves.training_curve(logs),
+    ):
+        for axes in figure.axes:
+            lines = drawn_for_methods(axes)
+            assert len(lines) == many
+            looks = {(of[0].get_color(), of[0].get_linestyle()) for of in lines.values()}
+            assert len(looks) == many
+            widths = {name: of[0].get_linewidth() for name, of in lines.items()}
+            others = {width for name, width in widths.items() if name not in ("method-0", "method-1")}
+            assert min(widths["method-0"], widths["method-1"]) > 1.5 * max(others)
+        for legend in figure.legends:
+            assert len({(h.get_color(), h.get_linestyle()) for h in legend.legend_handles}) == many
+
+
+@pytest.mark.parametrize("many", [1, 4])
+def test_few_methods_share_a_panel_where_dashes_tell_them_apart(many):
+    figure = imbalance(group_results([make_result(method) for method in MANY[:many]]))
+    assert len(figure.axes) == 2
+    for axes in figure.axes:
+        lines = drawn_for_methods(axes)
+        assert len({of[0].get_linestyle() for of in lines.values()}) == len(lines) == many
+        assert all(len({one.get_linestyle() for one in of}) == 1 for of in lines.values())
+
+
+def test_sss_stands_out_only_among_others():
+    (alone,) = method_styles(group_results([make_result("sss")]))
+    ncm, sss = method_styles(group_results([make_result("ncm"), make_result("sss")]))
+    assert sss["linewidth"] > ncm["linewidth"] == alone["linewidth"]
+    assert sss["zorder"] > ncm["zorder"]
+
+
+def test_methods_of_one_colour_have_other_markers():
+    looks = [method_style(place) for place in range(32)]
+    assert len({(look["color"], look["linestyle"]) for look in looks}) == 32
+    assert len({(look["color"], look["marker"]) for look in looks}) == 32
+    assert not {BASE_COLOUR, NOVEL_COLOUR} & {look["color"] for look in looks}
+
+
+def test_kinds_apart_are_the_metrics():
+    results = [make_result(method) for method in MANY[:5]]
+    figure = imbalance(group_results(results))
+    assert_has_data(figure)
+    sessions = results[2].metrics.sessions
+    kinds = (("Base", "base", 0), ("Inc", "inc", 1), ("CInc", "cinc", 1), ("PInc", "pinc", 2))
+    for axes, (title, name, first) in zip(figure.axes, kinds, strict=True):
+        values = line(axes, f"ncm: {title}").get_ydata()
+        np.testing.assert_allclose(values, [getattr(s, name) for s in sessions[first:]])
+
+
 def test_trade_off_path_is_base_against_novel(results):
     figure = trade_off(group_results(results))
     assert_has_data(figure)
@@ -89,10 +161,12 @@ def test_trade_off_path_is_base_against_novel(results):
 def test_trade_off_has_room_for_any_result(base, novel):
     figure = trade_off(group_results([make_result(base=base, novel=novel)]))
     assert_has_data(figure)
-    (low, high), (bottom, top) = figure.axes[0].get_xlim(), figure.axes[0].get_ylim()
-    assert (low, high) == (bottom, top)
     path = line(figure.axes[0], "sss")
-    assert all(low <= value <= high for value in [*path.get_xdata(), *path.get_ydata()])
+    for values, (low, high) in (
+        (path.get_xdata(), figure.axes[0].get_xlim()),
+        (path.get_ydata(), figure.axes[0].get_ylim()),
+    ):
+        assert all(max(low, 0.5) < value < min(high, 99.5) or value in (low, high) for value in values)
 
 
 @pytest.mark.parametrize("novel", [0.0, 0.75, 0.8, 1.0])
@@ -267,13 +341,13 @@ def test_training_curve_is_the_log():
     columns = {
         name: np.array([1.0, 2.0, 3.0]) * k for k, name in enumerate(("epoch", "loss", "learning_rate"), 1)
     }
-    figure = curves.training_curve([curves.Training("ncm", 0, columns)])
+    figure = curves.training_curve([curves.Training("ncm", method_style(0), columns)])
     assert_has_data(figure)
     left, right = figure.axes
     np.testing.assert_array_equal(left.lines[0].get_ydata(), columns["loss"])
     np.testing.assert_array_equal(right.lines[0].get_ydata(), columns["learning_rate"])
     del columns["learning_rate"]
-    assert len(curves.training_curve([curves.Training("ncm", 0, columns)]).axes) == 1
+    assert len(curves.training_curve([curves.Training("ncm", method_style(0), columns)]).axes) == 1
 
 
 def test_gates_draw_every_setting_and_ring_the_one_that_was_chosen():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fairshot.reporting.export import to_markdown
+from fairshot.reporting.groups import group_results
 from fairshot.reporting.orders import MEASURES, in_main_order, orders_table
 from fairshot.reporting.report import write_report
 from results_factory import make_result, write_run
@@ -22,9 +23,13 @@ def runs(method="sss", novel=0.4):
     return [*official, *shuffled]
 
 
+def table_of(results):
+    return orders_table(results, group_results(in_main_order(results)))
+
+
 def test_seeds_of_an_order_count_once():
     results = runs()
-    table = orders_table(results)
+    table = table_of(results)
     assert table is not None
     (row,) = table.rows
     assert row.label == "sss"
@@ -37,8 +42,8 @@ def test_seeds_of_an_order_count_once():
 
 
 def test_one_order_makes_no_table():
-    assert orders_table(runs()[:2]) is None
-    assert orders_table(runs()[3:]) is None
+    assert table_of(runs()[:2]) is None
+    assert table_of(runs()[3:]) is None
 
 
 def test_shuffled_runs_stand_aside_only_where_the_official_order_was_run():
@@ -62,8 +67,29 @@ def test_the_page_and_its_files_hold_the_table(tmp_path):
     ]
 
 
+def test_a_collection_of_class_orders_given_as_a_further_folder_fills_the_table(tmp_path):
+    official, _, *shuffled = runs()
+    other = make_result(recipe={"benchmark": {"class_order_seed": None}, "training": {"epochs": 9}})
+    for name, result in (("sss-seed0", official), ("sss-long", other)):
+        write_run(tmp_path / "all" / name, result, features=False)
+    for order, result in enumerate(shuffled, 1):
+        write_run(tmp_path / "all" / "class-orders" / f"sss-order{order}", result, features=False)
+    orders = tmp_path / "all" / "class-orders"
+
+    page = write_report([tmp_path / "all", orders], tmp_path / "out").read_text()
+    (line,) = (tmp_path / "out" / "tables" / "class-orders.md").read_text().splitlines()[2:]
+    assert line.startswith("| sss (epochs=3) (3 class orders) |")
+    for order in (1, 2):  # where the numbers come from
+        assert f"sss · seed 0 · class order {order} <small>class-orders/sss-order{order}" in page
+
+    alone = write_report([orders]).read_text()
+    assert "sss (class_order_seed=2)" in alone
+    (line,) = (orders / "report" / "tables" / "class-orders.md").read_text().splitlines()[2:]
+    assert line.startswith("| sss (2 class orders) |")
+
+
 def test_markdown_shows_mean_deviation_and_the_best():
-    table = orders_table([*runs(), *runs("ncm", novel=0.1)])
+    table = table_of([*runs(), *runs("ncm", novel=0.1)])
     assert table is not None
     first, second = (row.values[1] for row in table.rows)
     better, worse = to_markdown(table).splitlines()[2:]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from fairshot.evaluation.result import Result
 from fairshot.progress import SILENT, Reporter
 from fairshot.reporting import sections
 from fairshot.reporting.ablations import ablation_tables
@@ -65,6 +66,7 @@ class Chapter:
     name: str
     groups: list[Group]
     runs: list[Run]
+    shuffled: list[Run]  # in further class orders, of which a table tells and nothing else
     summary: PaperTable
     diagnosis: PaperTable
     conditions: list[Conditions]
@@ -95,20 +97,21 @@ class Chapter:
         ]
 
     def method_of(self, run: Run) -> str:
-        """The name of the group that a run belongs to."""
-        return method_name(next(i for i, group in enumerate(self.groups) if group.holds(run.result)))
+        """The name of the group that a run belongs to; none for a run in a further class order."""
+        places = (i for i, group in enumerate(self.groups) if group.holds(run.result))
+        return next(map(method_name, places), "")
 
 
 def write_chapter(
     name: str, groups: list[Group], runs: Sequence[Run], studio: Studio, reporter: Reporter = SILENT
 ) -> Chapter:
     """Draw and write all that these runs allow."""
-    own = [run for run in runs if any(group.holds(run.result) for group in groups)]
+    alike = [run for run in runs if _is_comparable(run.result, groups[0])]
+    own = [run for run in alike if any(group.holds(run.result) for group in groups)]
     rows = published().on(groups[0].benchmark, groups[0].session_count)
     summary, diagnosis = summary_table(groups), diagnosis_table(groups)
     tables = [*comparison_tables(groups, rows), *ablation_tables(groups, published())]
-    results = [run.result for run in runs if run.result and run.result.benchmark == groups[0].benchmark]
-    if (orders := orders_table(results)) is not None:
+    if (orders := orders_table([run.result for run in alike if run.result], groups)) is not None:
         tables.append(orders)
     written = {
         t.key: write_table(t, studio.out / "tables", studio.prefix) for t in (summary, diagnosis, *tables)
@@ -117,6 +120,7 @@ def write_chapter(
         name=name,
         groups=groups,
         runs=own,
+        shuffled=[run for run in alike if not any(group.holds(run.result) for group in groups)],
         summary=summary,
         diagnosis=diagnosis,
         conditions=conditions(groups),
@@ -128,6 +132,11 @@ def write_chapter(
         confusion_files=sections.confusion(groups, studio),
         published_rows=len(rows),
     )
+
+
+def _is_comparable(result: Result | None, group: Group) -> bool:
+    sizes = (group.benchmark, group.session_count)
+    return result is not None and (result.benchmark, len(result.sessions)) == sizes
 
 
 def _plates(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,10 +17,10 @@ from fairshot.reporting.style import MUTED, house_style, method_style, name_lege
 
 @dataclass(frozen=True)
 class Training:
-    """The training log of a run, drawn in the look of the method at this place."""
+    """The training log of a run, and the look of its method."""
 
     label: str
-    place: int
+    style: dict[str, Any]
     columns: dict[str, NDArray[np.float64]]
 
     @property
@@ -36,7 +37,7 @@ def training_curve(logs: Sequence[Training]) -> Figure:
         left, right = figure.subplots(1, 2)
         names = []
         for log in logs:
-            style = method_style(log.place) | {"marker": "", "linewidth": 1.4}
+            style = log.style | {"marker": ""}
             names.append(style["gid"])
             left.plot(log.columns["epoch"], log.columns["loss"], label=log.label, **style)
             if "learning_rate" in log.columns:

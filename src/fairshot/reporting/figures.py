@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from fairshot.reporting.measures import BASE, CINC, INC, OVERALL, PINC, SessionM
 from fairshot.reporting.published import PublishedRow
 from fairshot.reporting.style import (
     BASE_COLOUR,
+    DASHES,
     GRID,
     MUTED,
     NOVEL_COLOUR,
@@ -35,6 +37,8 @@ from fairshot.reporting.style import (
     panel_grid,
     save,
 )
+
+MOST_METHODS_A_PANEL = len(DASHES)  # where a colour means a kind of classes, and dashes the methods
 
 
 def write_figures(results: Sequence[Result], folder: Path) -> list[Path]:
@@ -52,6 +56,12 @@ def write_figures(results: Sequence[Result], folder: Path) -> list[Path]:
 def slug(text: str) -> str:
     """The text as a part of a file name."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def method_styles(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    """The look of each method; that of SSS stands out where there are others."""
+    several = len({group.is_sss for group in groups}) > 1
+    return [method_style(place, several and group.is_sss) for place, group in enumerate(groups)]
 
 
 def accuracy_per_session(groups: Sequence[Group]) -> Figure:
@@ -95,14 +105,15 @@ def overall_per_session(groups: Sequence[Group], rows: Sequence[PublishedRow] = 
             look: dict[str, Any] = {"color": MUTED, "linewidth": 0.9, "alpha": 0.55, "gid": PUBLISHED}
             axes.plot(range(len(row.overall)), row.overall, label=row.method, **look)
             ends.append(LineEnd(len(row.overall) - 1, row.overall[-1], row.method, MUTED, PUBLISHED, 7))
-        for place, group in enumerate(groups):
+        for group, style in zip(groups, method_styles(groups), strict=True):
             sessions, mean, deviation = curve(group, OVERALL)
-            style = method_style(place)
             axes.plot(sessions, mean, label=group.label, **style)
             low, high, name = mean - deviation, mean + deviation, style["gid"]
             axes.fill_between(sessions, low, high, color=style["color"], alpha=0.2, linewidth=0, gid=name)
             text = f"{group.label} {mean[-1]:.1f}"
-            ends.append(LineEnd(float(sessions[-1]), float(mean[-1]), text, style["color"], name))
+            weight = "bold" if group.is_sss else "normal"
+            end = float(sessions[-1]), float(mean[-1])
+            ends.append(LineEnd(*end, text, style["color"], name, weight=weight))
         axes.set(xlabel="session", ylabel="overall accuracy (%)")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.margins(x=0.03, y=0.06)
@@ -113,8 +124,11 @@ def overall_per_session(groups: Sequence[Group], rows: Sequence[PublishedRow] = 
 def imbalance(groups: Sequence[Group]) -> Figure:
     """Base against novel accuracy, and current against past novel classes, after each session (fig. 2).
 
-    Colours tell the kinds of classes apart, marks and dashes the methods.
+    Few methods share their panels, where colours tell the kinds of classes apart, marks and dashes the
+    methods. With more of them each kind has a panel, and methods their own colours.
     """
+    if len(groups) > MOST_METHODS_A_PANEL:
+        return _kinds_apart(groups)
     sides = (
         ("Base against novel classes", ((BASE, BASE_COLOUR, 1.0), (INC, NOVEL_COLOUR, 1.0))),
         ("Current against past novel classes", ((CINC, NOVEL_COLOUR, 1.0), (PINC, NOVEL_COLOUR, 0.45))),
@@ -122,9 +136,11 @@ def imbalance(groups: Sequence[Group]) -> Figure:
     with house_style():
         figure = Figure(figsize=(8.4, 3.9), layout="constrained")
         for axes, (title, kinds) in zip(figure.subplots(1, 2, sharey=True), sides, strict=True):
-            for place, group in enumerate(groups):
+            for group, style in zip(groups, _dashed_styles(groups), strict=True):
                 for measure, colour, alpha in kinds:
-                    _draw_kind(axes, group, place, measure, colour, alpha)
+                    sessions, mean, _ = curve(group, measure)
+                    label = f"{group.label}: {measure.title}"
+                    axes.plot(sessions, mean, alpha=alpha, label=label, **(style | {"color": colour}))
             axes.set(xlabel="session", ylim=(0, 100))
             axes.set_title(title)
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -133,12 +149,10 @@ def imbalance(groups: Sequence[Group]) -> Figure:
         return figure
 
 
-def _draw_kind(
-    axes: Axes, group: Group, place: int, measure: SessionMeasure, colour: str, alpha: float
-) -> None:
-    sessions, mean, _ = curve(group, measure)
-    style = method_style(place) | {"color": colour, "linestyle": ("-", "--", ":", "-.")[place % 4]}
-    axes.plot(sessions, mean, alpha=alpha, label=f"{group.label}: {measure.title}", **style)
+def _dashed_styles(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    """Looks that differ in their dashes and markers, for their colour is to mean something else."""
+    styles = zip(method_styles(groups), DASHES, strict=False)
+    return [style | {"color": MUTED, "linestyle": dash} for style, dash in styles]
 
 
 def _imbalance_legends(figure: Figure, groups: Sequence[Group]) -> None:
@@ -147,15 +161,34 @@ def _imbalance_legends(figure: Figure, groups: Sequence[Group]) -> None:
         Line2D([], [], color=NOVEL_COLOUR, label="novel (right: current)"),
         Line2D([], [], color=NOVEL_COLOUR, alpha=0.45, label="past novel"),
     ]
-    styles = [
-        method_style(place) | {"linestyle": ("-", "--", ":", "-.")[place % 4]} for place in range(len(groups))
-    ]
     methods = [
-        Line2D([], [], **(style | {"color": MUTED}), label=group.label)
-        for style, group in zip(styles, groups, strict=True)
+        Line2D([], [], label=group.label, **style)
+        for group, style in zip(groups, _dashed_styles(groups), strict=True)
     ]
     legend = figure.legend(handles=[*kinds, *methods], loc="outside lower center", ncols=4, handlelength=3)
     name_legend(legend, ["", "", "", *map(method_name, range(len(groups)))])
+
+
+def _kinds_apart(groups: Sequence[Group]) -> Figure:
+    kinds = ((BASE, "base classes"), (INC, "novel classes"), (CINC, "current novel"), (PINC, "past novel"))
+    with house_style():
+        figure = Figure(figsize=(8.4, 6.2), layout="constrained")
+        panels = figure.subplots(2, 2, sharex=True, sharey=True)
+        for axes, (measure, title) in zip(panels.flat, kinds, strict=True):
+            for group, style in zip(groups, method_styles(groups), strict=True):
+                sessions, mean, _ = curve(group, measure)
+                axes.plot(sessions, mean, label=f"{group.label}: {measure.title}", **style)
+            axes.set(ylim=(0, 100), title=title.capitalize())
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        for row in panels:
+            row[0].set_ylabel("accuracy (%)")
+        for axes in panels[-1]:
+            axes.set_xlabel("session")
+        labels = [group.label for group in groups]
+        handles = panels[0, 0].lines
+        legend = figure.legend(handles, labels, loc="outside lower center", ncols=5, handlelength=3)
+        name_legend(legend, [method_name(place) for place in range(len(groups))])
+        return figure
 
 
 def trade_off(groups: Sequence[Group]) -> Figure:
@@ -163,40 +196,52 @@ def trade_off(groups: Sequence[Group]) -> Figure:
     with house_style():
         figure = Figure(figsize=(5.2, 4.9), layout="constrained")
         axes = figure.subplots()
-        reached = []
-        for place, group in enumerate(groups):
-            style = method_style(place)
+        for group, style in zip(groups, method_styles(groups), strict=True):
             _, base, _ = curve(group, BASE)
             _, novel, _ = curve(group, INC)
             base = base[len(base) - len(novel) :]  # session 0 has no novel classes yet
             axes.plot(base, novel, label=group.label, markersize=4, **style)
-            axes.plot(base[-1:], novel[-1:], **(style | {"markersize": 10}))
-            reached += [*base, *novel]
-        high = min(100, 10 * (max(reached) // 10 + 1))
-        low = min(10 * (min(reached) // 10), high - 10)
-        axes.plot([low, high], [low, high], color=MUTED, alpha=0.6, linewidth=1, linestyle=(0, (6, 4)))
-        _draw_equal_harmonic_means(axes, low, high)
-        axes.set(xlim=(low, high), ylim=(low, high), aspect="equal")
-        axes.set(xlabel="base accuracy (%)", ylabel="novel accuracy (%)")
+            axes.plot(base[-1:], novel[-1:], **(style | {"markersize": 10, "zorder": 2.4}))
+        across, up = (_tens(np.concatenate([line.get_data()[i] for line in axes.lines])) for i in (0, 1))
+        axes.plot([0, 100], [0, 100], color=MUTED, alpha=0.6, linewidth=1, linestyle=(0, (6, 4)))
+        _draw_equal_harmonic_means(axes, across, up)
+        axes.set(xlim=across, ylim=up, xlabel="base accuracy (%)", ylabel="novel accuracy (%)")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
         axes.set_title("From session 1 to the last (large mark)")
         legend = figure.legend(loc="outside lower center", ncols=3)
         name_legend(legend, [method_name(i) for i in range(len(groups))])
         return figure
 
 
-def _draw_equal_harmonic_means(axes: Axes, low: float, high: float) -> None:
-    """Thin curves on which the harmonic mean of base and novel accuracy is the same, named at the right."""
+def _tens(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the multiples of ten around accuracies, which do not touch them unless they are 0 or 100."""
+    low = max(0, 10 * math.floor(values.min() / 10 - 0.1))
+    return low, min(100, max(low + 10, 10 * math.ceil(values.max() / 10 + 0.1)))
+
+
+def _draw_equal_harmonic_means(axes: Axes, across: tuple[float, float], up: tuple[float, float]) -> None:
+    """Thin curves on which the harmonic mean of base and novel accuracy is the same, named at their end."""
+    right, (low, high) = across[1], up
     word = "harmonic mean "
-    for level in range(10, 100, 10):
-        if not low < level < high:
-            continue
-        base = np.linspace(max(low, level / 2 + 0.1), high, 400)
+    for level in range(10, min(100, round(2 * right)), 10):  # half of a harmonic mean is less than either
+        base = np.linspace(max(across[0], level / 2 + 0.1), right, 400)
         novel = level * base / (2 * base - level)
         shown = (novel >= low) & (novel <= high)
+        if not shown.any():
+            continue
         axes.plot(base[shown], novel[shown], color=GRID, linewidth=1.2, zorder=1)
-        if shown[-1] and novel[-1] < high - 0.03 * (high - low):
-            at = (high - 0.01 * (high - low), novel[-1])
-            axes.annotate(f"{word}{level}", at, color=MUTED, fontsize=7, ha="right", va="bottom")
+        if shown[-1]:
+            axes.annotate(
+                f"{word}{level}",
+                (right, novel[-1]),
+                xytext=(5, 0),
+                textcoords="offset points",
+                annotation_clip=False,
+                color=MUTED,
+                fontsize=7,
+                va="center",
+            )
             word = ""
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from fairshot.evaluation.metrics import Metrics, SessionMetrics
 from fairshot.evaluation.result import Result
-from fairshot.reporting.settings import PARTS, flat
+from fairshot.reporting.settings import PARTS, flat, is_sss
 
 MOST_DIFFERENCES_IN_A_LABEL = 3
 
@@ -55,6 +55,11 @@ class Group:
     def session_count(self) -> int:
         """Sessions of the benchmark, the base session included."""
         return len(self.results[0].sessions)
+
+    @property
+    def is_sss(self) -> bool:
+        """Whether the method is the paper's own."""
+        return is_sss(self.results[0].method)
 
     def holds(self, result: Result | None) -> bool:
         """Whether this very result is one of the group's."""
@@ -103,6 +108,11 @@ def by_benchmark(groups: Sequence[Group]) -> dict[str, list[Group]]:
         name = f"{group.benchmark} ({group.session_count} sessions)" if several else group.benchmark
         comparable.setdefault(name, []).append(group)
     return comparable
+
+
+def sss_first(groups: Sequence[Group]) -> list[Group]:
+    """Order the lines of a report: the paper's own method, then the others as they came."""
+    return sorted(groups, key=lambda group: not group.is_sss)
 
 
 def _label(own: list[Result], members: list[list[Result]]) -> str:

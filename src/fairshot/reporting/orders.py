@@ -17,32 +17,38 @@ MEASURES = (OVERALL_AVG, LAST, INC_AVG, BASE_INC, HARMONIC_AVG)
 
 def in_main_order(results: Sequence[Result]) -> list[Result]:
     """Leave out runs with shuffled classes where the same was run in the official order."""
-    official = {_family(result) for result in results if _order(result) is None}
-    return [result for result in results if _order(result) is None or _family(result) not in official]
+    official = {_family(result) for result in results if class_order(result) is None}
+    return [result for result in results if class_order(result) is None or _family(result) not in official]
 
 
-def orders_table(results: Sequence[Result]) -> PaperTable | None:
-    """Mean and deviation over class orders; the seeds of one order are averaged first."""
+def orders_table(results: Sequence[Result], groups: Sequence[Group]) -> PaperTable | None:
+    """Mean and deviation over class orders; the seeds of one order are averaged first.
+
+    `groups` are the lines of the report, which hold at least one order of each of the results.
+    """
     families: dict[str, list[Result]] = {}
     for result in results:
         families.setdefault(_family(result), []).append(result)
-    several = [family for family in families.values() if len({_order(one) for one in family}) > 1]
-    if not several:
+    labels = [one.label for one in group_results([_in_no_order(family[0]) for family in families.values()])]
+    rows = [
+        _row(label, next(group for group in groups if any(map(group.holds, family))), family)
+        for label, family in zip(labels, families.values(), strict=True)
+        if len({class_order(one) for one in family}) > 1
+    ]
+    if not rows:
         return None
-    labels = [group.label for group in group_results([_in_no_order(family[0]) for family in several])]
-    rows = [_row(label, family) for label, family in zip(labels, several, strict=True)]
     caption = "± is the sample deviation over class orders, each of which makes other classes base classes."
     heads = tuple(summary_source(measure).column for measure in MEASURES)
     return PaperTable("class-orders", "Over class orders", caption, heads, tuple(rows))
 
 
-def _row(label: str, family: Sequence[Result]) -> Row:
+def _row(label: str, shown: Group, family: Sequence[Result]) -> Row:
     orders: dict[int | None, list[Result]] = {}
     for result in family:
-        orders.setdefault(_order(result), []).append(result)
+        orders.setdefault(class_order(result), []).append(result)
     groups = [Group(label, tuple(results)) for results in orders.values()]
     values = tuple(_over(groups, measure.pick) for measure in MEASURES)
-    return Row(label, values, label, remarks=(f"{len(groups)} class orders",))
+    return Row(label, values, shown.label, remarks=(f"{len(groups)} class orders",))
 
 
 def _over(groups: Sequence[Group], pick: Callable[[Metrics], float | None]) -> Spread | None:
@@ -50,7 +56,8 @@ def _over(groups: Sequence[Group], pick: Callable[[Metrics], float | None]) -> S
     return Spread.of([None if summary is None else summary.mean for summary in summaries])
 
 
-def _order(result: Result) -> int | None:
+def class_order(result: Result) -> int | None:
+    """Return the seed by which the classes were shuffled; None for the official order."""
     order: int | None = section(result.recipe, "benchmark").get("class_order_seed")
     return order
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from importlib.resources import files
 
@@ -16,15 +16,19 @@ from fairshot.reporting.chapter import Chapter
 from fairshot.reporting.conditions import TITLES
 from fairshot.reporting.figures import slug
 from fairshot.reporting.groups import Spread, total_seconds
+from fairshot.reporting.inline import key_symbol
+from fairshot.reporting.orders import class_order
 from fairshot.reporting.runs import Run
 from fairshot.reporting.settings import PARTS
-from fairshot.reporting.style import COLOURS, swatch
+from fairshot.reporting.style import COLOURS
 
 MOST_NAMED = 4  # methods in the title; of more it says how many
 
 
-def render_page(chapters: Sequence[Chapter], runs: Sequence[Run], command: str) -> str:
-    """Fill the template."""
+def render_page(
+    chapters: Sequence[Chapter], runs: Sequence[Run], command: str, further: Mapping[str, int]
+) -> str:
+    """Fill the template; `further` has the commands that report runs nearby, and how many runs they find."""
     environment = Environment(
         loader=PackageLoader("fairshot.reporting", "data"),
         autoescape=True,
@@ -33,13 +37,15 @@ def render_page(chapters: Sequence[Chapter], runs: Sequence[Run], command: str) 
         undefined=StrictUndefined,
     )
     environment.filters |= {"number": _number, "duration": _duration, "recipe": _recipe, "ratio": _ratio}
-    environment.filters |= {"swatch": swatch, "slug": slug}
+    environment.filters |= {"slug": slug, "class_order": class_order}
     environment.globals |= {"PARTS": PARTS, "CONDITIONS": TITLES}
     return environment.get_template("report.html.j2").render(
         chapters=chapters,
         runs=runs,
         title=_title(chapters),
+        keys=[key_symbol(place) for place in range(max((len(one.groups) for one in chapters), default=0))],
         command=command,
+        further=further,
         version=metadata.version("fairshot"),
         style=Markup(_palette() + _data("report.css")),
         script=Markup(_data("report.js")),

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from fairshot.files import write_atomically
 from fairshot.progress import SILENT, Reporter
 from fairshot.reporting.chapter import write_chapter
-from fairshot.reporting.groups import by_benchmark, group_results
+from fairshot.reporting.groups import by_benchmark, group_results, sss_first
 from fairshot.reporting.orders import in_main_order
 from fairshot.reporting.page import render_page
 from fairshot.reporting.plates import Studio
-from fairshot.reporting.runs import find_runs, read_run
+from fairshot.reporting.runs import find_collections, find_runs, read_run
 
 PAGE = "report.html"
 
@@ -23,16 +24,23 @@ def write_report(
 ) -> Path:
     """Write the report of all runs found at the paths; return the page.
 
-    Without `out` it goes to a folder `report` beside the runs, or into the run if there is but one.
+    Without `out` it goes to a folder `report` beside the runs, or into the run if there is but one. Folders
+    below the paths that hold further runs are named, with the command that reports them.
     """
     folders = find_runs(paths)
     out = out or Path(os.path.commonpath([folder.absolute() for folder in folders])) / "report"
     runs = [read_run(folder) for folder in folders]
     results = [run.result for run in runs if run.result is not None]
-    comparable = by_benchmark(group_results(in_main_order(results)))
+    comparable = by_benchmark(sss_first(group_results(in_main_order(results))))
     chapters = []
     for place, (name, groups) in enumerate(comparable.items()):
         studio = Studio(out, f"{place + 1}-" if len(comparable) > 1 else "")
         chapters.append(write_chapter(name, groups, runs, studio, reporter))
-    write_atomically(out / PAGE, render_page(chapters, runs, command).encode())
+    further = {
+        shlex.join(["fairshot", "report", str(folder)]): count
+        for folder, count in find_collections(paths).items()
+    }
+    write_atomically(out / PAGE, render_page(chapters, runs, command, further).encode())
+    for line, count in further.items():
+        reporter.say(f"not in this report: {count} run{'s' * (count > 1)}; to see them: {line}")
     return out / PAGE

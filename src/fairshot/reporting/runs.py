@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from fairshot.evaluation.run_folder import (
 
 TRADE_OFF = "tradeoff.json"
 TRACES = (RESULT, RECIPE, LOG, CHECKPOINTS, TRAINING)  # any of these makes a folder a run
+DEEPEST_COLLECTION = 2  # folders below the one that is asked for: whole disks are not searched
 
 Floats = NDArray[np.float32]
 
@@ -99,12 +100,50 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
             raise UserError(
                 f"{path} is not a folder; give folders that `fairshot run` wrote, such as runs/demo"
             )
-        below = [child for child in sorted(path.iterdir()) if child.is_dir() and _is_run(child)]
-        chosen = [path] if _is_run(path) else below
+        chosen = [path] if _is_run(path) else _runs_in(path)
         if not chosen:
-            raise UserError(f"{path} holds no run: neither {RESULT} nor a recipe, here or one folder below")
+            raise UserError(_no_run_in(path))
         found.update(dict.fromkeys(chosen))
     return list(found)
+
+
+def _no_run_in(path: Path) -> str:
+    collections = [str(folder) for folder in find_collections([path])]
+    if collections:
+        return f"{path} holds no run itself; give the folders of runs in it: {' '.join(collections)}"
+    return f"{path} holds no run: neither {RESULT} nor a recipe, here or one folder below"
+
+
+def find_collections(paths: Sequence[Path]) -> dict[Path, int]:
+    """Folders below the paths that hold runs of their own, and how many.
+
+    They hold other questions than the runs beside them, such as shorter trainings or ablations; a report has
+    them only where they are given.
+    """
+    given = {path.resolve() for path in paths}
+    return {
+        folder: len(runs)
+        for path in paths
+        if not _is_run(path)
+        for folder, runs in _collections(path, DEEPEST_COLLECTION)
+        if folder.resolve() not in given
+    }
+
+
+def _collections(folder: Path, depth: int) -> Iterator[tuple[Path, list[Path]]]:
+    for child in _folders_in(folder) if depth else ():
+        if not _is_run(child):
+            if runs := _runs_in(child):
+                yield child, runs
+            yield from _collections(child, depth - 1)
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    return [child for child in _folders_in(folder) if _is_run(child)]
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    return sorted(child for child in folder.iterdir() if child.is_dir() and not child.name.startswith("."))
 
 
 def read_run(folder: Path) -> Run:

@@ -51,8 +51,8 @@ def comparison(groups: Sequence[Group], rows: Sequence[PublishedRow], studio: St
             figures.trade_off(groups),
             "Novel against base accuracy",
             f"Each method's path from session 1 to the last: novel against base accuracy. {told}",
-            "On the dashed diagonal base and novel classes are treated alike; thin curves join points of "
-            "equal harmonic mean. Up and to the right is better.",
+            "On the dashed diagonal, where it is in sight, base and novel classes are treated alike; thin "
+            "curves join points of equal harmonic mean. Up and to the right is better.",
         )
     )
     plates.append(
@@ -61,11 +61,22 @@ def comparison(groups: Sequence[Group], rows: Sequence[PublishedRow], studio: St
             figures.imbalance(groups),
             "Imbalance between kinds of classes",
             f"Two line charts of accuracy over the sessions, by kind of class. {told}",
-            "The further two lines of a method lie apart, the more it favours one kind of classes: base over "
-            "novel on the left, the newest over earlier novel classes on the right.",
+            _imbalance_caption(len(groups)),
         )
     )
     return plates
+
+
+def _imbalance_caption(methods: int) -> str:
+    if methods > figures.MOST_METHODS_A_PANEL:
+        return (
+            "The lower a method lies on the right than on the left, the more it favours one kind of classes: "
+            "base over novel above, the newest over earlier novel classes below."
+        )
+    return (
+        "The further two lines of a method lie apart, the more it favours one kind of classes: base over "
+        "novel on the left, the newest over earlier novel classes on the right."
+    )
 
 
 def classes(groups: Sequence[Group], studio: Studio) -> list[Plate]:
@@ -161,10 +172,10 @@ def features(groups: Sequence[Group], runs: Sequence[Run], studio: Studio, repor
 def training(groups: Sequence[Group], runs: Sequence[Run], studio: Studio) -> list[Plate]:
     """Loss and learning rate of one run of each method."""
     logs = []
-    for place, group in enumerate(groups):
+    for group, style in zip(groups, figures.method_styles(groups), strict=True):
         kept = [run for run in runs if run.training and group.holds(run.result)]
         if kept:
-            logs.append(curves.Training(group.label, place, kept[0].training))
+            logs.append(curves.Training(group.label, style, kept[0].training))
     if not logs:
         return []
     told = " ".join(f"{log.label}: loss {log.columns['loss'][-1]:.3f} at the end." for log in logs)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fairshot.methods import methods
+from fairshot.methods.dual import Dual
 
 PARTS = {
     "intra": ("Intra", "the vertical flip is a second component of each class"),
@@ -46,6 +47,12 @@ def is_baseline(method: str) -> bool:
     """Whether a method is the one that others add something to."""
     kind = methods().get(method)
     return kind is not None and kind.facts.baseline
+
+
+def is_sss(method: str) -> bool:
+    """Whether a method is the paper's own, with either kind of classifiers; figures draw it thick."""
+    kind = methods().get(method)
+    return kind is not None and issubclass(kind, Dual)
 
 
 def parts_of(method: str, recipe: Mapping[str, Any]) -> frozenset[str] | None:

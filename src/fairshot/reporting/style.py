@@ -17,8 +17,9 @@ from matplotlib.style import context
 
 from fairshot.files import write_atomically
 
-# Each colour on paper and, lighter, on a dark screen; the name is that of the page's CSS variable. From the
-# palettes of Okabe and Ito and of Tol. Blue and vermilion mean base and novel, methods get the others.
+# Each colour on paper and, lighter, on a dark screen; the name is that of the page's CSS variable. Blue and
+# vermilion mean base and novel, methods get the others: eight that stay apart with each kind of red-green
+# blindness, among them colours of the palettes of Okabe and Ito and of Tol. More would not stay apart.
 COLOURS = {
     "ink": ("#1c1c1e", "#e9e7e2"),
     "muted": ("#68686d", "#a4a29d"),
@@ -27,12 +28,13 @@ COLOURS = {
     "novel": ("#d55e00", "#ff8f4a"),
     "overall": ("#4d4d4d", "#b8b8b8"),
     "m0": ("#009e73", "#2cc79b"),
-    "m1": ("#cc79a7", "#e6a3ca"),
-    "m2": ("#e69f00", "#f2b63c"),
-    "m3": ("#332288", "#9a8cf0"),
-    "m4": ("#000000", "#f4f4f4"),
-    "m5": ("#999933", "#c6c65a"),
-    "m6": ("#882255", "#d0618f"),
+    "m1": ("#e69f00", "#f2b63c"),
+    "m2": ("#332288", "#766cf0"),
+    "m3": ("#33bbee", "#8ae6ff"),
+    "m4": ("#aa4499", "#d268c0"),
+    "m5": ("#8c510a", "#a8682f"),
+    "m6": ("#9e77d6", "#c3a5ff"),
+    "m7": ("#000000", "#ffffff"),
 }
 INK, MUTED, GRID, BASE_COLOUR, NOVEL_COLOUR, OVERALL_COLOUR, *METHOD_COLOURS = (
     c for c, _ in COLOURS.values()
@@ -88,12 +90,17 @@ def panel_grid(count: int, width: float, height: float, **shared: Any) -> tuple[
     return figure, list(panels[:count])
 
 
-def method_style(place: int) -> dict[str, Any]:
-    """Colour, marker, dash and name of the method at this place: no two of the first 28 look the same."""
+def method_style(place: int, thick: bool = False) -> dict[str, Any]:
+    """Colour, marker, dash and name of the method at this place: no two of the first 32 look the same.
+
+    Any two differ in colour or dash, for some figures have no markers; those of one colour in marker too.
+    """
     return {
         "color": METHOD_COLOURS[place % len(METHOD_COLOURS)],
         "marker": MARKERS[place % len(MARKERS)],
         "linestyle": DASHES[place // len(METHOD_COLOURS) % len(DASHES)],
+        "linewidth": 2.8 if thick else 1.4,
+        "zorder": 2.2 if thick else 2,  # above other lines, below marks of its own
         "gid": method_name(place),
     }
 
@@ -101,11 +108,6 @@ def method_style(place: int) -> dict[str, Any]:
 def method_name(place: int) -> str:
     """The name by which a page finds, and hides, what was drawn for a method."""
     return f"method-{place}"
-
-
-def swatch(name: str) -> str:
-    """The page's colour of the method with this name."""
-    return f"var(--m{int(name.rpartition('-')[2]) % len(METHOD_COLOURS)})"
 
 
 def name_legend(legend: Legend, names: Sequence[str]) -> None:
@@ -128,6 +130,7 @@ class LineEnd(NamedTuple):
     colour: str
     name: str = ""
     size: float = 9
+    weight: str = "normal"
 
 
 def label_line_ends(axes: Axes, ends: Sequence[LineEnd], gap: float = 4.2) -> None:
@@ -151,6 +154,7 @@ def label_line_ends(axes: Axes, ends: Sequence[LineEnd], gap: float = 4.2) -> No
             textcoords=axes.get_yaxis_transform(),
             color=end.colour,
             fontsize=end.size,
+            fontweight=end.weight,
             va="center",
             annotation_clip=False,
             gid=end.name or None,
