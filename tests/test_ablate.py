@@ -166,6 +166,12 @@ def test_what_the_tradeoff_chose_is_run_on_the_same_base_session(folder, curves)
     refused = fairshot(folder, "new", "shop", "--from", "gated")
     assert refused.process.exitcode == 2
     assert "first look of the paper" in refused.stderr
+    advice = refused.stderr[refused.stderr.index("fairshot run ") :]
+    done = fairshot(folder, *shlex.split(advice)[1:], "--device", "cpu")
+    assert done.process.exitcode == 0, done.stderr
+    assert weights(folder / "gated-store") == weights(folder / "components" / "resistance")
+    done = fairshot(folder, "new", "shop", "--from", "gated-store")
+    assert done.process.exitcode == 0, done.stderr
 
 
 def test_the_command_that_the_tradeoff_prints_runs_its_choice(folder, drawn, curves):

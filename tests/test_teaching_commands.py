@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -96,22 +97,29 @@ def test_from_a_run_to_answers_and_back(store: Path, doodles: Path) -> None:
     assert "(undone)" in fairshot("history", store)
 
 
-def test_store_scores_as_the_method_of_its_run(store: Path, trained: Path) -> None:
-    """Taught the sessions of the run, the store compares with the classes as the method does."""
-    recipe = load_recipe(str(trained / "recipe.yaml"))
+@pytest.mark.parametrize("changes", [[], ["method.mirror=true"]])
+def test_store_scores_as_the_method_of_its_run(tmp_path: Path, trained: Path, changes: list[str]) -> None:
+    """Taught the sessions of the run, the store sees pictures and compares classes as the method does."""
+    recipe = load_recipe(str(trained / "recipe.yaml"), changes)
+    result = run(recipe, Place(tmp_path / "run", choose_hardware("cpu"), base=trained))
+    fairshot("new", tmp_path / "store", "--from", tmp_path / "run")
     stream = load_stream("doodles", recipe.benchmark)
     method = SSS(recipe.method, recipe.model, 1, 5)
-    method.restore(load_file(trained / "model.safetensors"))
-    with Store(store) as opened:
+    method.restore(load_file(tmp_path / "run" / "model.safetensors"))
+    with Store(tmp_path / "store") as opened:
         for session in stream.sessions[1:]:
             for label in sorted(session.classes, key=lambda label: -label):
                 shots = session.train.pictures.take(np.flatnonzero(session.train.labels == label))
                 opened.teach(stream.class_names[label], list(shots))
             method.learn(session.train)
-        features = method.embed(stream.seen_test(3).pictures)
-        scores, _ = opened.snapshot().scores(features)
-        columns = [opened.snapshot().names.index(name) for name in stream.class_names]
-    torch.testing.assert_close(scores[:, columns], method.scores(features), atol=1e-6, rtol=0)
+        test, snapshot = stream.seen_test(3), opened.snapshot()
+        scores, _ = snapshot.scores(opened.network.embed_together(test.pictures))
+        scores = scores[:, [snapshot.names.index(name) for name in stream.class_names]]
+    torch.testing.assert_close(scores, method.scores(method.embed(test.pictures)), atol=1e-5, rtol=0)
+    assert (scores.argmax(1) == method.predict(method.embed(test.pictures))).double().mean() > 0.99
+    assert result is not None
+    accuracy = (scores.argmax(1) == torch.from_numpy(test.labels)).double().mean()
+    assert 100 * float(accuracy) == pytest.approx(result.metrics.last, abs=1)
 
 
 def test_store_calibrates_as_its_run_would(trained: Path) -> None:
@@ -363,8 +371,12 @@ def test_hostile_archives_leave_nothing(tmp_path: Path, change, message: str) ->
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_onnx_gives_the_same_answers(store: Path, doodles: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mirror", [False, True])
+def test_onnx_gives_the_same_answers(trained: Path, doodles: Path, tmp_path: Path, mirror: bool) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
+    store, founding = tmp_path / "store", teaching.found_on_run(trained)
+    mirrored = replace(founding, network=replace(founding.network, mirror=mirror))
+    teaching.create_store(store, mirrored).close()
     fairshot("teach", store, "umbrella", doodles / "teach" / "umbrella")
     with Store(store) as opened:
         checked = export_onnx(opened, tmp_path / "model.onnx")

@@ -34,6 +34,7 @@ class Description(BaseModel):
     sr_width: int | None
     sr_batch_norm: bool
     flips: tuple[bool, ...]  # the views of a picture; True: vertically flipped
+    mirror: bool = False
     short_side: int
     drawing_side: int | None
 
@@ -56,6 +57,7 @@ class Network:
     flips: tuple[bool, ...] = (False,)
     drawing_side: int | None = None  # pixels; none: it looks at photos
     short_side: int = 0  # of the pictures it was trained on; 0: as its test view wants them
+    mirror: bool = False  # whether features are averaged with those of mirror images
 
     def __post_init__(self) -> None:
         if not self.short_side:
@@ -111,10 +113,23 @@ class Network:
     def _embed(self, pictures: Pictures) -> Features:
         """Embed all views of some pictures in one pass, in the layout that is fastest on a CPU."""
         images = self.embedder.test_view(DevicePictures.from_pictures(pictures))
-        views = torch.cat([images.flip(2) if flip else images for flip in self.flips])
-        g, g_tilde = self.embedder(views.contiguous(memory_format=torch.channels_last))
-        shape = (len(self.flips), len(pictures), -1)
-        return {"g": g.view(shape).transpose(0, 1), "g_tilde": g_tilde.view(shape).transpose(0, 1)}
+        views = self.views(images)
+        both = self.embedder(torch.cat(views).contiguous(memory_format=torch.channels_last))
+        g, g_tilde = (self.joined(list(features.chunk(len(views)))) for features in both)
+        return {"g": g, "g_tilde": g_tilde}
+
+    def views(self, images: Tensor) -> list[Tensor]:
+        """Return each view of images (N, C, H, W), and after them their mirror images if these are used."""
+        upright = [images.flip(2) if flip else images for flip in self.flips]
+        return upright + [view.flip(3) for view in upright] if self.mirror else upright
+
+    def joined(self, features: list[Tensor]) -> Tensor:
+        """Put the features of the views (N, d) together (N, V, d), averaged with those of mirror images."""
+        together = torch.stack(features, dim=1)
+        if not self.mirror:
+            return together
+        upright, mirrored = together.chunk(2, dim=1)
+        return (upright + mirrored) / 2
 
     def write(self, path: Path) -> None:
         """Write weights and description."""
@@ -128,6 +143,7 @@ class Network:
             sr_width=None if embedder.sr is None else embedder.width_tilde,
             sr_batch_norm=norm,
             flips=self.flips,
+            mirror=self.mirror,
             short_side=self.short_side,
             drawing_side=self.drawing_side,
         )
@@ -153,4 +169,6 @@ class Network:
             embedder.load_state_dict(tensors)
         except RuntimeError as problem:
             raise UserError(f"{path}: its weights do not fit its description ({problem})") from None
-        return cls(embedder, description.flips, description.drawing_side, description.short_side)
+        return cls(
+            embedder, description.flips, description.drawing_side, description.short_side, description.mirror
+        )

@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from fairshot.classifiers.dual import separately
 from fairshot.classifiers.similarity import similarity_to
 from fairshot.errors import UserError
-from fairshot.models.embedder import Embedder
 from fairshot.models.pixels import DevicePictures
 from fairshot.teaching.confidence import Decisions
+from fairshot.teaching.network import Network
 from fairshot.teaching.snapshot import Snapshot
 from fairshot.teaching.store import Store
 
@@ -46,20 +46,21 @@ class Answering(nn.Module):
     first: Tensor
     second: Tensor
 
-    def __init__(self, embedder: Embedder, flips: tuple[bool, ...], snapshot: Snapshot) -> None:
+    def __init__(self, network: Network, snapshot: Snapshot) -> None:
         super().__init__()
-        self.embedder, self.flips = embedder, flips
+        self.network, self.embedder = network, network.embedder
         self.base_classes, self.confidence = snapshot.base_classes, snapshot.confidence
         self.register_buffer("first", snapshot.first)
         self.register_buffer("second", snapshot.second)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return scores (N, C), confidence and familiarity (N,) of images (N, C, size, size) in 0 .. 1."""
-        views = [self.embedder(images.flip(2) if flip else images) for flip in self.flips]
-        scores = similarity_to(torch.stack([view[0] for view in views], dim=1), self.first)
+        views = [self.embedder(view) for view in self.network.views(images)]
+        g, g_tilde = (self.network.joined([view[kind] for view in views]) for kind in range(2))
+        scores = similarity_to(g, self.first)
         second_look = torch.zeros_like(scores[:, 0], dtype=torch.bool)
         if self.base_classes:
-            second = similarity_to(torch.stack([view[1] for view in views], dim=1), self.second)
+            second = similarity_to(g_tilde, self.second)
             second_look = scores.argmax(1) < self.base_classes
             scores = separately(scores, second, self.base_classes)
         decisions = Decisions.of(scores, second_look)
@@ -80,7 +81,7 @@ def export_onnx(store: Store, path: str | Path) -> Checked:
     snapshot = store.snapshot()
     if not snapshot.entries:
         raise UserError("the store knows no class yet; teach it one first")
-    model = Answering(store.network.embedder, store.network.flips, snapshot).eval()
+    model = Answering(store.network, snapshot).eval()
     images = _images(store)
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as place:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -94,7 +95,8 @@ def _network(method: Supported, benchmark: str | None) -> Network:
     """Return the embedder of a method, and how the pictures it was trained on had been prepared."""
     short_side = own_pictures_side(method.embedder.settings) if benchmark == OWN_PICTURES else 0
     drawing_side = SIDE if benchmark == "doodles" else None
-    return Network(method.embedder, method.flips, drawing_side, short_side)
+    mirror = isinstance(method, SSS) and method.settings.mirror
+    return Network(method.embedder, method.flips, drawing_side, short_side, mirror)
 
 
 def _stream(run: Path, recipe: Recipe, data: Path | None, reporter: Reporter) -> Stream:
@@ -135,17 +137,22 @@ def _refuse_other_rules(run: Path, recipe: Recipe) -> None:
             f"{run} is a run of {recipe.method_name}, and a store answers by SSS or by nearest class means; "
             f"train one with: fairshot run {default_recipe('doodles')}"
         )
-    if isinstance(recipe.method, SSSSettings) and recipe.method.way != "separately":
+    if isinstance(recipe.method, SSSSettings):
+        _refuse_other_decisions(run, recipe.method)
+
+
+def _refuse_other_decisions(run: Path, settings: SSSSettings) -> None:
+    changes = [] if settings.way == "separately" else ["way=separately"]
+    if settings.has_gate:
+        changes += ["gate=plain", "whitening=false"]
+    if changes:
+        sets = [f"--set=method.{change}" for change in changes]
+        command = ["fairshot", "run", str(run / RECIPE), "--base", str(run), *sets, "--out", f"{run}-store"]
         raise UserError(
-            f"{run} decides by method.way={recipe.method.way}; a store decides as Algorithm 1 does"
+            f"{run} decides by method.way={settings.way}, gate={settings.gate}, whitening="
+            f"{str(settings.whitening).lower()}; a store decides as Algorithm 1 does, with the first look of "
+            f"the paper. To make a store of the same training: {shlex.join(command)}"
         )
-    if isinstance(recipe.method, SSSSettings) and recipe.method.has_gate:
-        raise UserError(
-            f"{run} decides through method.gate={recipe.method.gate}, whitening={recipe.method.whitening}; a "
-            "store has the first look of the paper: found it on a run with gate plain and whitening off"
-        )
-    if isinstance(recipe.method, SSSSettings) and recipe.method.mirror:
-        raise UserError(f"{run} looks at mirror images too (method.mirror); a store does not")
 
 
 def _samples(stream: Stream, network: Network, reporter: Reporter) -> dict[int, list[Photo]]:
