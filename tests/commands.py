@@ -18,7 +18,10 @@ from pathlib import Path
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(  # with what they need, all that takes long to import
-    ["fairshot.cli.ablate", "fairshot.cli.bench", "fairshot.cli.compare", "fairshot.cli.teach"]
+    [
+        *("fairshot.bench.mixtures", "fairshot.bench.train", "fairshot.cli.curves", "fairshot.cli.grid"),
+        *("fairshot.reporting.ablationpage", "fairshot.teaching.backbones"),
+    ]
 )
 
 

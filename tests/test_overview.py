@@ -12,6 +12,7 @@ from fairshot.cli import app
 from fairshot.cli.overview import COMMANDS, load_command
 
 SLOW = ("torch", "timm", "lightning_fabric", "matplotlib", "sklearn")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 PROGRAM = f"""
 import sys
 from fairshot.cli import main
@@ -24,15 +25,30 @@ finally:
 
 def imported_by(*arguments):
     command = [sys.executable, "-c", PROGRAM, *arguments]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True, text=True)
     assert done.stdout.strip()
     return done.stderr.split()
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["report", "--help"], ["data", "list"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["predict", "--help"], ["data", "list"]])
 def test_quick_commands_import_no_torch(arguments):
     assert imported_by(*arguments) == []
+
+
+def test_no_help_imports_anything_slow():
+    """All commands in one process: what the help of a command needs is there once it is loaded."""
+    names = [name for commands in COMMANDS.values() for name in commands]
+    program = f"""
+import sys
+from fairshot.cli.overview import load_command
+for name in {names}:
+    load_command(name)
+    slow = [each for each in {SLOW} if each in sys.modules]
+    assert not slow, (name, slow)
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=ENVIRONMENT, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_list_imports_nothing_that_trains_or_draws():

@@ -11,15 +11,11 @@ import yaml
 from fairshot.cli.console import this_command
 from fairshot.cli.options import Base, Device, Fresh, Root, Seed, Set
 from fairshot.cli.run import present, run_with_bars
-from fairshot.evaluation.experiment import Place
 from fairshot.files import write_atomically
-from fairshot.recipes import default_recipe, load_recipe
-from fairshot.reporting.ablationpage import components_page, features_page
-from fairshot.training.hardware import choose_hardware
 
 app = typer.Typer(help="Switch parts of SSS on one by one, or change how it decides.", no_args_is_help=True)
 
-RECIPE = default_recipe("cifar100")
+RECIPE = "cifar100/sss"
 PAGE = "ablation.md"
 PARTS = ("intra", "inter", "sr", "resistance", "calibration")
 COMPONENTS = {
@@ -51,6 +47,8 @@ def components_command(
     Writes table 2 of the paper with ours beside it, FMO, novel-only accuracy, misroute rate and what base
     classes lost into `ablation.md`. With --base the rows that have SR share that run's training.
     """
+    from fairshot.reporting.ablationpage import components_page  # torch: seconds, and --help needs none
+
     rows: dict[str, dict[str, Any]] = {
         name: {part: part in switched_on for part in PARTS} for name, switched_on in COMPONENTS.items()
     }
@@ -76,6 +74,8 @@ def features_command(
 
     Writes tables 3 and 11 of the paper with ours beside them into `ablation.md`. With --base none is trained.
     """
+    from fairshot.reporting.ablationpage import features_page
+
     rows: dict[str, dict[str, Any]] = {
         way: {"way": way, "resistance": False, "calibration": False} for way in FEATURES
     }
@@ -98,6 +98,10 @@ def _run_rows(
     root: Path | None,
 ) -> dict[str, Path]:
     """Run the rows of a table, each a run of its own that is not repeated when finished."""
+    from fairshot.evaluation.experiment import Place
+    from fairshot.recipes import load_recipe
+    from fairshot.training.hardware import choose_hardware
+
     fabric = choose_hardware(device)
     results = []
     for name, changes in rows.items():

@@ -1,4 +1,7 @@
-"""`fairshot bench`: speed, measured here and now, beside the plain way in the same run."""
+"""`fairshot bench`: speed, measured here and now, beside the plain way in the same run.
+
+What is measured is imported where it is used: that takes seconds, and --help needs none of it.
+"""
 
 from __future__ import annotations
 
@@ -7,31 +10,20 @@ import tempfile
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 from rich.table import Table
 
-from fairshot.bench.data import generated_photographs, measure_data
-from fairshot.bench.mixtures import measure_mixtures
-from fairshot.bench.train import measure_training
-from fairshot.benchmarks.cache import Resize
-from fairshot.benchmarks.image_files import image_files
 from fairshot.cli.console import CONSOLE, ConsoleReporter
 from fairshot.cli.options import Device, Set
-from fairshot.recipes import default_recipe, load_recipe
-from fairshot.teaching.measure import measure_store
-from fairshot.training.hardware import choose_hardware, describe_device
 
 app = typer.Typer(help="Measure speed, beside the plain way to do the same.", no_args_is_help=True)
-
-RECIPE = default_recipe("cifar100")
 
 
 @app.command("train")
 def train_command(
     recipe: Annotated[
         str, typer.Argument(metavar="RECIPE", help="The recipe whose base session is timed.")
-    ] = RECIPE,
+    ] = "cifar100/sss",
     device: Device = "auto",
     classes: Annotated[int, typer.Option(min=2, help="Base classes.")] = 60,
     images: Annotated[int, typer.Option(min=8, help="Training images; random pixels.")] = 30_000,
@@ -39,6 +31,10 @@ def train_command(
     set_: Set = [],  # noqa: B006 - typer copies it
 ) -> None:
     """Images a second of base training, and its share of what the hardware's matrix products reach."""
+    from fairshot.bench.train import measure_training
+    from fairshot.recipes import load_recipe
+    from fairshot.training.hardware import choose_hardware, describe_device
+
     fabric = choose_hardware(device)
     rows = measure_training(
         load_recipe(recipe, set_), fabric, classes, images, plain_steps, ConsoleReporter("bench")
@@ -71,6 +67,10 @@ def data_command(
     count: Annotated[int, typer.Option(min=8, help="Photographs to generate.")] = 600,
 ) -> None:
     """Pictures a second: building the cache, reading it, and decoding with PIL in a DataLoader."""
+    from fairshot.bench.data import generated_photographs, measure_data
+    from fairshot.benchmarks.cache import Resize
+    from fairshot.benchmarks.image_files import image_files
+
     with tempfile.TemporaryDirectory(prefix="fairshot-") as made:
         files = list(image_files(folder)) if folder else generated_photographs(Path(made), count)
         rows = measure_data(files, Resize(size), ConsoleReporter("bench"))
@@ -89,6 +89,10 @@ def teach_command(
     many: Annotated[int, typer.Option(min=1000, help="Classes of the largest store.")] = 100_000,
 ) -> None:
     """Time to open a store, to teach it a class from five photos, and to ask it."""
+    import torch
+
+    from fairshot.teaching.measure import measure_store
+
     table = Table(title=f"a store on {backbone}, {torch.get_num_threads()} threads")
     for title in ("", "median ms", "worst ms", "limit ms", ""):
         table.add_column(title, justify="right" if title else "left")
@@ -104,6 +108,10 @@ def bgmm_command(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:
     """Seconds to fit the mixtures of CIFAR-100: all at once, and scikit-learn's class by class."""
+    import torch
+
+    from fairshot.bench.mixtures import measure_mixtures
+
     table = Table(title=f"Bayesian Gaussian mixtures, {torch.get_num_threads()} threads")
     titles = ("", "mixtures", "fairshot s", "scikit-learn s", "times", "same start: s", "scikit-learn s")
     for title in (*titles, "difference"):

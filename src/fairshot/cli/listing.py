@@ -8,12 +8,13 @@ from rich.table import Table
 
 from fairshot import benchmarks
 from fairshot.cli.console import CONSOLE
-from fairshot.methods import methods
-from fairshot.recipes import default_recipe, recipe_names
 
 
 def list_command() -> None:
     """List methods, benchmarks and recipes."""
+    from fairshot.methods import methods  # torch takes seconds to import, and --help needs none
+    from fairshot.recipes import default_recipe, recipe_names
+
     table = Table("method", "what it does", "passes", "keeps\npictures", "knows\nfuture", box=None)
     for name, method in methods().items():
         facts = method.facts

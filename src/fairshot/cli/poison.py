@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
 from fairshot.cli.options import Data, Device, Root
 from fairshot.errors import UserError
-from fairshot.evaluation.experiment import Place, load_pictures, restore_method
-from fairshot.evaluation.poisoning import Poisoning, measure_poisoning
-from fairshot.evaluation.run_folder import LOG, recipe_of
 from fairshot.files import write_atomically
-from fairshot.methods.sss import SSS
-from fairshot.training.hardware import choose_hardware
+
+if TYPE_CHECKING:
+    from fairshot.evaluation.poisoning import Poisoning
 
 
 def poison_command(
@@ -33,6 +31,13 @@ def poison_command(
 
     Writes `poisoning.json` and `poisoning.md` into the run.
     """
+    # All this takes seconds to import, and --help needs none.
+    from fairshot.evaluation.experiment import Place, load_pictures, restore_method
+    from fairshot.evaluation.poisoning import measure_poisoning
+    from fairshot.evaluation.run_folder import LOG, recipe_of
+    from fairshot.methods.sss import SSS
+    from fairshot.training.hardware import choose_hardware
+
     recipe = recipe_of(run)
     reporter = ConsoleReporter("poison", run / LOG)
     fabric = choose_hardware(device)

@@ -1,24 +1,25 @@
-"""`fairshot run`: an experiment from a recipe."""
+"""`fairshot run`: an experiment from a recipe.
+
+What needs torch is imported where it is used: that takes seconds, and --help needs none of it.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
 from fairshot.cli.options import Base, Data, Device, Fresh, Minutes, Root, Seed, Set
 from fairshot.errors import UserError
-from fairshot.evaluation.experiment import Place, run
-from fairshot.evaluation.result import Result
-from fairshot.evaluation.run_folder import FIGURES, LOG
-from fairshot.recipes import Recipe, default_recipe, load_recipe
-from fairshot.reporting.figures import write_figures
-from fairshot.reporting.tables import side_by_side
-from fairshot.training.hardware import choose_hardware
+
+if TYPE_CHECKING:
+    from fairshot.evaluation.experiment import Place
+    from fairshot.evaluation.result import Result
+    from fairshot.recipes import Recipe
 
 Processes = Annotated[int, typer.Option(min=1, help="Processes that share each batch: GPUs of a machine.")]
 Machines = Annotated[
@@ -61,6 +62,10 @@ def run_command(
 
     Interrupted at any moment, the same command goes on where it stopped.
     """
+    from fairshot.evaluation.experiment import Place
+    from fairshot.recipes import default_recipe, load_recipe
+    from fairshot.training.hardware import choose_hardware
+
     if split is not None and data is None:
         raise UserError("--split goes with --data: it says how own pictures were split")
     chosen = load_recipe(recipe or default_recipe("folder" if data else "doodles"), set_, seed)
@@ -75,6 +80,10 @@ def run_command(
 
 def run_with_bars(recipe: Recipe, place: Place) -> Result | None:
     """Run a recipe with bars and a log, then draw its figures."""
+    from fairshot.evaluation.experiment import run
+    from fairshot.evaluation.run_folder import FIGURES, LOG
+    from fairshot.reporting.figures import write_figures
+
     if place.fabric.is_global_zero:
         title = f"{recipe.method_name} {recipe.benchmark.name}"
         place = replace(place, reporter=ConsoleReporter(title, place.out / LOG))
@@ -86,6 +95,10 @@ def run_with_bars(recipe: Recipe, place: Place) -> Result | None:
 
 def present(results: list[Result], out: Path) -> None:
     """Print runs side by side and draw them in common figures."""
+    from fairshot.evaluation.run_folder import FIGURES
+    from fairshot.reporting.figures import write_figures
+    from fairshot.reporting.tables import side_by_side
+
     CONSOLE.print(side_by_side(results, CONSOLE.width))
     if len(results) > 1:
         write_figures(results, out / FIGURES)

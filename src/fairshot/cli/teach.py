@@ -1,4 +1,7 @@
-"""Stores at the command line: make one, teach it, ask it, and take back what was taught."""
+"""Stores at the command line: make one, teach it, ask it, and take back what was taught.
+
+What needs torch is imported where it is used: that takes seconds, and --help needs none of it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -14,18 +17,13 @@ from rich.table import Table
 from fairshot.benchmarks.images import SUFFIXES, is_image_name
 from fairshot.cli.console import CONSOLE, MESSAGES, ConsoleReporter
 from fairshot.errors import UserError
-from fairshot.teaching import Store
-from fairshot.teaching.archive import export_archive, import_archive
-from fairshot.teaching.backbones import found_on_backbone
-from fairshot.teaching.confidence import ENOUGH, Confidence
 from fairshot.teaching.doodle_files import write_doodles
-from fairshot.teaching.evaluating import LabelledFeatures, evaluate, read_folder
-from fairshot.teaching.founding import create_store
-from fairshot.teaching.held_out import trials_of
-from fairshot.teaching.lessons import Lesson
 from fairshot.teaching.names import UNKNOWN
-from fairshot.teaching.onnx_file import export_onnx
-from fairshot.teaching.runs import found_on_run
+
+if TYPE_CHECKING:
+    from fairshot.teaching import Store
+    from fairshot.teaching.evaluating import LabelledFeatures
+    from fairshot.teaching.lessons import Lesson
 
 StoreFolder = Annotated[Path, typer.Argument(metavar="STORE", help="The folder of the store.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a class.")]
@@ -73,6 +71,8 @@ def new_command(
         raise UserError(f"{'--weights' if weights else '--base'} goes with --backbone, and --from was given")
     if backbone is not None and data is not None:
         raise UserError("--data goes with --from, and --backbone was given")
+    from fairshot.teaching import create_store, found_on_backbone, found_on_run
+
     if run is not None:
         founding = found_on_run(run, data, reporter)
     else:
@@ -94,7 +94,7 @@ def teach_command(
     ] = 0.2,
 ) -> None:
     """Teach a class from a few photos, or more photos of a class it knows; tell what that did."""
-    with Store(store) as opened:
+    with _open(store) as opened:
         _tell(opened.teach(name, _files(photos), dry_run, warn_share))
 
 
@@ -106,7 +106,7 @@ def predict_command(
 ) -> None:
     """Say what images show."""
     files = _files(images)
-    with Store(store) as opened:
+    with _open(store) as opened:
         predictions = opened.predict(files, top)
     if as_json:
         answers = zip(files, predictions, strict=True)
@@ -121,7 +121,7 @@ def predict_command(
 
 def forget_command(store: StoreFolder, name: Name) -> None:
     """Take a class out; undo brings it back."""
-    with Store(store) as opened:
+    with _open(store) as opened:
         opened.forget(name)
     _say(f"{name} is forgotten; to bring it back: fairshot undo {store}")
 
@@ -132,7 +132,7 @@ def rename_command(
     new_name: Annotated[str, typer.Argument(metavar="NEW_NAME", help="Its new name.")],
 ) -> None:
     """Give a class another name."""
-    with Store(store) as opened:
+    with _open(store) as opened:
         opened.rename(name, new_name)
     _say(f"{name} is called {new_name} now")
 
@@ -143,21 +143,21 @@ def merge_command(
     into: Annotated[str, typer.Argument(metavar="INTO", help="Another class.")],
 ) -> None:
     """Put all that is known of one class into another."""
-    with Store(store) as opened:
+    with _open(store) as opened:
         opened.merge(name, into)
     _say(f"{name} is part of {into} now")
 
 
 def undo_command(store: StoreFolder) -> None:
     """Take back the last change that still stands; again for the one before."""
-    with Store(store) as opened:
+    with _open(store) as opened:
         undone = opened.undo()
     _say(f"undone: {undone.sentence()}")
 
 
 def history_command(store: StoreFolder, as_json: AsJson = False) -> None:
     """List what was done, the latest first."""
-    with Store(store) as opened:
+    with _open(store) as opened:
         events = opened.history()
     if as_json:
         _print_json([asdict(event) for event in events])
@@ -169,7 +169,7 @@ def history_command(store: StoreFolder, as_json: AsJson = False) -> None:
 
 def classes_command(store: StoreFolder, as_json: AsJson = False) -> None:
     """List the classes: base ones in the order of training, then taught ones by name."""
-    with Store(store) as opened:
+    with _open(store) as opened:
         infos = opened.classes()
     if as_json:
         _print_json([asdict(info) for info in infos])
@@ -183,7 +183,7 @@ def classes_command(store: StoreFolder, as_json: AsJson = False) -> None:
 
 def adapt_command(store: StoreFolder, images: Photos) -> None:
     """Move classes a little towards unlabelled images that surely show them (Calibration)."""
-    with Store(store) as opened:
+    with _open(store) as opened:
         _say(opened.adapt(_files(images)).sentence())
 
 
@@ -206,7 +206,9 @@ def evaluate_command(
     as_json: AsJson = False,
 ) -> None:
     """Measure accuracy, balance, confidence and the finding of unknown things on a folder of images."""
-    with Store(store) as opened:
+    from fairshot.teaching import evaluate, read_folder
+
+    with _open(store) as opened:
         labelled = read_folder(opened, folder, ConsoleReporter("evaluate"))
         if choose_threshold:
             _choose_confidence(opened, labelled, folder, keep)
@@ -219,6 +221,9 @@ def evaluate_command(
 
 
 def _choose_confidence(store: Store, held_out: LabelledFeatures, folder: Path, keep: float) -> None:
+    from fairshot.teaching.confidence import ENOUGH, Confidence
+    from fairshot.teaching.held_out import trials_of
+
     trials = trials_of(store.snapshot(), held_out.features, held_out.names)
     if len(trials.known) < ENOUGH:
         raise UserError(
@@ -235,8 +240,10 @@ def export_command(
     ],
 ) -> None:
     """Write the store as an ONNX model, checked against torch, or as one archive."""
+    from fairshot.teaching import export_archive, export_onnx
+
     if target.suffix == ".onnx":
-        with Store(store) as opened:
+        with _open(store) as opened:
             checked = export_onnx(opened, target)
         _say(
             f"{target}: {checked.classes} classes; on {checked.images} images onnxruntime and torch "
@@ -254,6 +261,8 @@ def import_command(
     store: StoreFolder,
 ) -> None:
     """Unpack a store from its archive."""
+    from fairshot.teaching import import_archive
+
     import_archive(archive, store)
     _say(f"{store}: ready")
 
@@ -268,6 +277,12 @@ def doodles_command(
     """
     count = write_doodles(folder, photos)
     _say(f"{count} drawings in {folder}/teach and {folder}/test")
+
+
+def _open(folder: Path) -> Store:
+    from fairshot.teaching import Store
+
+    return Store(folder)
 
 
 def _files(given: Iterable[Path]) -> list[Path]:

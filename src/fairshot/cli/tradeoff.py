@@ -2,33 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from fairshot.benchmarks.stream import Stream
-from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
 from fairshot.cli.options import Data, Device, Root
-from fairshot.errors import UserError
-from fairshot.evaluation.courses import embed_course
-from fairshot.evaluation.experiment import Place, check_base, load_pictures, restore_method
-from fairshot.evaluation.gates import Gate, curve
-from fairshot.evaluation.pseudo import pseudo_courses
-from fairshot.evaluation.run_folder import CHECKPOINTS, LOG, RECIPE, TRIALS, recipe_of
-from fairshot.evaluation.tradeoff import Point, choose, search, tradeoff
-from fairshot.evaluation.tuning import pseudo_stream, train_on
-from fairshot.files import write_atomically
-from fairshot.methods.sss import SSS
-from fairshot.recipes import Recipe
-from fairshot.training.hardware import choose_hardware, describe_device
-
-METRICS = ("overall_avg", "base_avg", "inc_avg", "harmonic_mean_avg", "both")
 
 
 def tradeoff_command(
@@ -55,150 +34,6 @@ def tradeoff_command(
     accuracy and average harmonic mean. Writes `tradeoff.json` and `tradeoff.md` into the run, and the choice
     with its log into the folder of the pseudo-novel training.
     """
-    folder = pseudo or run / "pseudo-novel"
-    recipe, place = _recipe_of_sss(run), _place(run, folder, device, data, root)
-    stream, _ = load_pictures(recipe, place)
-    chosen = _choose(_pseudo_recipe(folder, recipe), stream, place, folder, (novel, held_out, draws))
-    points = _curves(recipe, stream, place, chosen)
-    _write(run, points, chosen)
-    _show(run, points, chosen)
+    from fairshot.cli.curves import draw_curves  # seconds to import, and --help needs none
 
-
-def _recipe_of_sss(run: Path) -> Recipe:
-    recipe = recipe_of(run)
-    if recipe.method_name != SSS.name:
-        raise UserError(f"{run} is a run of {recipe.method_name}; the gates are those of {SSS.name}")
-    check_base(run, recipe)  # before a network is trained that nothing could be done with
-    return recipe
-
-
-def _place(run: Path, folder: Path, device: str, photos: Path | None, root: Path | None) -> Place:
-    """Return where the run's pictures lie and on what they are looked at; the log is that of the folder."""
-    fabric = choose_hardware(device)
-    folder.mkdir(parents=True, exist_ok=True)
-    reporter = ConsoleReporter("tradeoff", folder / LOG)
-    reporter.say(this_command())
-    return Place(run, fabric, root=root, photos=photos, split=run if photos else None, reporter=reporter)
-
-
-def _choose(
-    recipe: Recipe,
-    stream: Stream,
-    place: Place,
-    folder: Path,
-    sizes: tuple[int, int, int],  # novel classes, held-out images a class, draws
-) -> dict[str, Point]:
-    """Train on pseudo-novel classes, try every gate there, and keep the best of each rule."""
-    (novel, held_out, draws), reporter = sizes, place.reporter
-    small = pseudo_stream(stream, novel, held_out, recipe.seed)
-    trained, _ = train_on(recipe, small, place.fabric, folder / CHECKPOINTS, reporter)
-    reporter.say(
-        f"{small.base_classes} base and {novel} pseudo-novel classes, {held_out} held-out training images a "
-        f"class, {draws} draws, seed {recipe.seed}, on {describe_device(place.fabric)}; no test image is read"
-    )
-    tried = search(pseudo_courses(trained, stream, novel, held_out, recipe.seed, draws, reporter), reporter)
-    chosen = choose(tried)
-    for point in chosen.values():
-        reporter.say(f"chosen: {_describe(point)}")
-    write_atomically(folder / TRIALS, json.dumps([_as_dict(point) for point in tried]).encode())
-    return chosen
-
-
-def _pseudo_recipe(folder: Path, recipe: Recipe) -> Recipe:
-    """Return this recipe with the seed of the pseudo-novel training in a folder, whose recipe it must be."""
-    path = folder / RECIPE
-    if not path.is_file():
-        write_atomically(path, recipe.as_yaml().encode())
-    found = recipe_of(folder)
-    if replace(found, seed=recipe.seed).training_part() != recipe.training_part():
-        raise UserError(
-            f"{folder} holds the training of another recipe; only the seed and the decision may differ"
-        )
-    return replace(recipe, seed=found.seed)
-
-
-def _curves(recipe: Recipe, stream: Stream, place: Place, chosen: Mapping[str, Point]) -> list[Point]:
-    """Take the gates of each curve through the run's sessions; a whitened one in the space chosen for it."""
-    course = embed_course(restore_method(place.out, recipe, stream, place.fabric), stream, place.reporter)
-    gates = [gate for point in chosen.values() for gate in curve(point.gate)]
-    return tradeoff([course], gates, place.reporter)
-
-
-def _as_dict(point: Point) -> dict[str, Any]:
-    values = {name: getattr(point, name) for name in METRICS}
-    return {
-        "rule": point.gate.family,
-        "setting": point.gate.position,
-        **values,
-        "method": point.gate.settings(),
-    }
-
-
-def _describe(point: Point) -> str:
-    settings = "  ".join(f"{key}={value}" for key, value in point.gate.settings().items())
-    values = "  ".join(f"{name} {getattr(point, name):.2f}" for name in METRICS)
-    return f"{point.gate.family}: {settings}: {values}"
-
-
-def _is_chosen(gate: Gate, chosen: Mapping[str, Point]) -> bool:
-    return chosen[gate.family].gate == gate
-
-
-def _write(run: Path, points: Sequence[Point], chosen: Mapping[str, Point]) -> None:
-    """Write the curves as the report reads them, and the chosen points as a table."""
-    curves: dict[str, list[dict[str, Any]]] = {}
-    for point in points:
-        entry = {**_as_dict(point), "tuned": _is_chosen(point.gate, chosen)}
-        curves.setdefault(point.gate.family, []).append(entry)
-    rules = [{"name": name, "points": curve} for name, curve in curves.items()]
-    choice = [_as_dict(point) for point in chosen.values()]
-    content = {"command": this_command(), "rules": rules, "chosen_on_pseudo_novel": choice}
-    write_atomically(run / "tradeoff.json", json.dumps(content).encode())
-    write_atomically(run / "tradeoff.md", _markdown(points, chosen).encode())
-
-
-def _markdown(points: Sequence[Point], chosen: Mapping[str, Point]) -> str:
-    lines = [
-        f"`{this_command()}`",
-        "",
-        "Each rule as chosen on pseudo-novel classes: what it gave there, and on the test images.",
-        "",
-        "| rule | power | shrinkage | own share | strength | pseudo overall | pseudo harmonic "
-        "| overall avg | base avg | inc avg | harmonic mean avg |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for point in points:
-        if _is_chosen(point.gate, chosen):
-            before = chosen[point.gate.family]
-            space = point.gate.space
-            parameters = ["-"] * 3 if space is None else [f"{value:g}" for value in astuple(space)]
-            values = (before.overall_avg, before.harmonic_mean_avg, point.overall_avg, point.base_avg)
-            numbers = [f"{value:.2f}" for value in (*values, point.inc_avg, point.harmonic_mean_avg)]
-            cells = [point.gate.family, *parameters, f"{point.gate.position:g}", *numbers]
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
-
-
-def _show(run: Path, points: Sequence[Point], chosen: Mapping[str, Point]) -> None:
-    """Print the curves, and how to run the best of the chosen gates."""
-    CONSOLE.print(_table(points, chosen))
-    best = max(chosen.values(), key=lambda point: point.both)
-    CONSOLE.print(f"best on pseudo-novel classes: {best.gate.family}; to run it:", highlight=False)
-    sets = [f"--set=method.{key}={json.dumps(value)}" for key, value in best.gate.settings().items()]
-    command = ["fairshot", "run", str(run / RECIPE), "--base", str(run), *sets, "--out", f"{run}-gate"]
-    CONSOLE.print(f"  {shlex.join(command)}", highlight=False, soft_wrap=True)
-
-
-def _table(points: Sequence[Point], chosen: Mapping[str, Point]) -> Table:
-    table = Table(  # 80 columns hold it
-        title="rules between the two kinds of features: averages over sessions, in %",
-        caption="> chosen on pseudo-novel classes; Both: mean of Overall and Harmonic",
-        padding=(0, 0, 0, 1),
-    )
-    for title in ("", "strength", "Overall", "Base", "Inc", "Harmonic", "Both"):
-        table.add_column(title, justify="right" if title else "left", no_wrap=True)
-    for point in points:
-        mark = "> " if _is_chosen(point.gate, chosen) else "  "
-        cells = [f"{getattr(point, name):.2f}" for name in METRICS]
-        table.add_row(mark + point.gate.family, f"{point.gate.position:g}", *cells)
-    return table
+    draw_curves(run, pseudo or run / "pseudo-novel", (novel, held_out, draws), device, data, root)

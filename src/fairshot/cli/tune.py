@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import yaml
@@ -13,12 +13,11 @@ import yaml
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
 from fairshot.cli.options import Data, Device, Root, Seed, Set
 from fairshot.errors import UserError
-from fairshot.evaluation.experiment import Place, load_pictures
-from fairshot.evaluation.run_folder import LOG, RECIPE, TRIALS
-from fairshot.evaluation.tuning import Trial, describe, pseudo_stream, tune
 from fairshot.files import write_atomically
-from fairshot.recipes import Recipe, load_recipe
-from fairshot.training.hardware import choose_hardware, describe_device
+
+if TYPE_CHECKING:
+    from fairshot.evaluation.tuning import Trial
+    from fairshot.recipes import Recipe
 
 CRITERIA = ("both", "overall_avg", "harmonic_mean_avg", "inc_avg", "last")
 
@@ -50,6 +49,12 @@ def tune_command(
     root: Root = None,
 ) -> None:
     """Try a grid of settings on pseudo-novel classes made of base training images alone."""
+    # All this takes seconds to import, and --help needs none.
+    from fairshot.evaluation.experiment import Place, load_pictures
+    from fairshot.evaluation.run_folder import LOG, RECIPE, TRIALS
+    from fairshot.evaluation.tuning import describe, pseudo_stream, tune
+    from fairshot.training.hardware import choose_hardware, describe_device
+
     if by not in CRITERIA:
         raise UserError(f"--by: {by!r} was given; expected one of {', '.join(CRITERIA)}")
     points = _points(recipe, grid, set_, seed)
@@ -81,6 +86,8 @@ def _points(
     recipe: str, grid: list[str], overrides: list[str], seed: int | None
 ) -> list[tuple[dict[str, Any], Recipe]]:
     """Every combination of the grid, as changes and as the recipe they give."""
+    from fairshot.recipes import load_recipe
+
     axes = []
     for axis in grid:
         key, equals, text = axis.partition("=")

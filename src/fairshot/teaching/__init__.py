@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from fairshot.teaching.store import Store
-
 if TYPE_CHECKING:
     from fairshot.teaching.archive import export_archive, import_archive
     from fairshot.teaching.backbones import found_on_backbone
@@ -14,6 +12,7 @@ if TYPE_CHECKING:
     from fairshot.teaching.founding import create_store
     from fairshot.teaching.onnx_file import export_onnx
     from fairshot.teaching.runs import found_on_run
+    from fairshot.teaching.store import Store
 
 __all__ = [
     "Store",
@@ -27,7 +26,8 @@ __all__ = [
     "read_folder",
 ]
 
-_ELSEWHERE = {  # loaded when first asked for: some need all of training
+_ELSEWHERE = {  # loaded when first asked for: all need torch, and some all of training
+    "Store": "store",
     "create_store": "founding",
     "evaluate": "evaluating",
     "export_archive": "archive",

@@ -1,0 +1,108 @@
+"""A grid of runs under way: run here one after the other, watched wherever they run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from rich.progress import TaskID
+
+from fairshot.cli.console import ConsoleReporter, new_bars, print_message, this_command
+from fairshot.errors import TrainingStopped, UserError
+from fairshot.evaluation.cluster import Ended
+from fairshot.evaluation.experiment import Place, run
+from fairshot.evaluation.grid import Cell
+from fairshot.evaluation.result import Result
+from fairshot.evaluation.run_folder import FIGURES, LOG
+from fairshot.reporting.figures import write_figures
+from fairshot.training.hardware import choose_hardware
+
+
+def run_here(
+    cells: list[Cell], view: GridView, device: str, root: Path | None, fresh: bool, max_minutes: float
+) -> Iterator[Ended | None]:
+    """Run cells one after the other."""
+    fabric, began = choose_hardware(device), time.monotonic()
+    place = Place(Path(), fabric, this_command(), root, fresh=fresh)
+    for cell in cells:
+        left = max_minutes - (time.monotonic() - began) / 60
+        reporter = view.reporter(cell)
+        try:
+            run(cell.recipe, replace(place, out=cell.out, max_minutes=max(0, left), reporter=reporter))
+        except UserError as problem:  # the others can still run
+            yield Ended(cell, str(problem))
+        else:
+            yield Ended(cell)
+
+
+def watch(source: Iterator[Ended | None], view: GridView) -> list[Ended]:
+    """Draw the figures of each run that ends well; return those that do not."""
+    problems = []
+    for ended in source:
+        if ended is None:
+            view.refresh()
+            continue
+        view.close(ended)
+        if ended.problem is not None:
+            problems.append(ended)
+        else:
+            write_figures([Result.read(ended.cell.out)], ended.cell.out / FIGURES)
+    return problems
+
+
+def complain(problems: list[Ended]) -> None:
+    """Say what did not end well, once everything else is shown."""
+    failed = [f"{ended.cell.title}: {ended.problem}" for ended in problems if not ended.unfinished]
+    if failed:
+        raise UserError("\n".join(failed))
+    if problems:
+        raise TrainingStopped("\n".join(f"{ended.cell.title}: {ended.problem}" for ended in problems))
+
+
+class GridView:
+    """A bar for the whole grid, and below it the runs under way."""
+
+    def __init__(self, cells: list[Cell]) -> None:
+        self.bars = new_bars()
+        self.overall = self.bars.add_task("runs", total=len(cells), note="")
+        self.open = list(cells)
+        self.elsewhere: dict[Path, TaskID] = {}  # runs of other machines, by their folder
+
+    def __enter__(self) -> GridView:
+        """Begin to draw."""
+        self.bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the last state on the screen."""
+        self.bars.stop()
+
+    def reporter(self, cell: Cell) -> ConsoleReporter:
+        """Return what a run of this process reports to."""
+        return ConsoleReporter(cell.title, cell.out / LOG, self.bars)
+
+    def refresh(self) -> None:
+        """Show of runs on other machines what they last logged."""
+        for cell in self.open:
+            line = _last_line(cell.out / LOG)
+            if line and cell.out not in self.elsewhere:
+                self.elsewhere[cell.out] = self.bars.add_task(cell.title, total=None, note=line)
+            elif line:
+                self.bars.update(self.elsewhere[cell.out], note=line)
+
+    def close(self, ended: Ended, note: str = "") -> None:
+        """Count a run that has ended, and say how if not well; where there are no bars, in any case."""
+        self.open.remove(ended.cell)
+        if ended.cell.out in self.elsewhere:
+            self.bars.remove_task(self.elsewhere.pop(ended.cell.out))
+        if note or ended.problem:
+            print_message(note or f"{ended.cell.title}: {ended.problem}")
+        elif self.bars.disable:
+            print_message(f"{ended.cell.title}: finished; runs still to come: {len(self.open)}")
+        self.bars.advance(self.overall)
+
+
+def _last_line(log: Path) -> str:
+    return log.read_text().rstrip().rpartition("\n")[2][20:] if log.is_file() else ""  # without the time
