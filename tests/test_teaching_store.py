@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 from fairshot.errors import UserError
 from fairshot.methods.sss import SSS, SSSSettings
 from fairshot.models.embedder import ModelSettings
-from fairshot.teaching import Store
+from fairshot.teaching import Store, database
 from fairshot.teaching.founding import Founding, create_store
 from fairshot.teaching.store import DATABASE
 from stores import base_classes, drawings, make_store, network
@@ -262,6 +264,24 @@ def test_readers_and_a_writer_at_once(store: Store) -> None:
         reader.join()
     assert not failures
     assert len(Store(store.folder).snapshot().names) == 3 + 12
+
+
+def test_a_change_does_not_hide_a_later_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another writer teaches, and is read, between a lesson's commit and its end."""
+    other = Store(store.folder)
+
+    @contextmanager
+    def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+        with database.transaction(connection):
+            yield
+        if connection is store._writer:
+            other.teach("yak", PHOTOS["yak"])
+            assert "yak" in store.snapshot().names
+
+    monkeypatch.setattr("fairshot.teaching.store.transaction", transaction)
+    store.teach("okapi", PHOTOS["okapi"])
+    assert store.snapshot().names == other.snapshot().names == ["ant", "bee", "cow", "okapi", "yak"]
+    assert store.predict(PHOTOS["yak"]) == other.predict(PHOTOS["yak"])
 
 
 def test_two_writers_lose_nothing(store: Store) -> None:

@@ -298,8 +298,9 @@ class Store:
                         raise _NotKept
             except _NotKept:
                 return
-        with self._reading:
-            self._snapshot = change.after
+        with self._reading:  # by now a later change may have been read, which must not be lost
+            if self._snapshot is None or self._snapshot.version < change.after.version:
+                self._snapshot = change.after
 
     def _follow(self, before: Snapshot) -> Snapshot:
         """Bring in line what follows from the facts that the last event changed."""
