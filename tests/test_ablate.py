@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from commands import fairshot
 from fairshot.evaluation.result import Result
+from fairshot.methods.sss import SSSSettings
 
 TINY = [
     *("--set", "benchmark.base_classes=6", "--set", "benchmark.way=2", "--set", "benchmark.sessions=2"),
@@ -147,8 +148,29 @@ def test_the_tradeoff_of_a_run_marks_what_was_chosen_without_its_test_images(fol
 
 def test_no_cell_of_the_tradeoff_is_broken_in_80_columns(drawn, curves):
     table = [line for line in drawn.stdout.splitlines() if line.startswith(("│", "┃"))]
-    assert len(table) == 1 + sum(len(curve["points"]) for curve in curves)
+    assert len(table) == 1 + 15
     assert len(table[0]) <= 80
+
+
+def test_the_terminal_shows_the_choices_the_paper_and_the_best_and_the_file_all(folder, drawn, curves):
+    table = [line.strip("│").split("│") for line in drawn.stdout.splitlines() if line.startswith("│")]
+    marked = [cells[0].strip() for cells in table if cells[0].startswith(" > ")]
+    names = [name.removeprefix("> ").removesuffix(" of the paper") for name in marked]
+    assert sorted(names) == sorted(curve["name"] for curve in curves)
+    points = [point for curve in curves for point in curve["points"]]
+    gamma = SSSSettings().gamma
+    (resistance,) = [p for p in points if (p["rule"], p["setting"]) == ("Resistance", gamma)]
+    (paper,) = [cells for cells in table if "Resistance of the paper" in cells[0]]
+    assert [float(cell) for cell in paper[1:3]] == [gamma, round(resistance["overall_avg"], 2)]
+    both = [float(cells[-1]) for cells in table]
+    assert both == sorted(both, reverse=True)
+    assert both[0] == round(max(point["both"] for point in points), 2)
+    file = folder / "components" / "resistance" / "tradeoff.md"
+    assert f"all {len(points)} points: {file.relative_to(folder)}\n" in drawn.stdout
+    written = file.read_text().partition("All strengths")[2]
+    for point in points:
+        line = f"| {point['rule']} | {point['setting']:g} | {point['overall_avg']:.2f} |"
+        assert written.count(line) == 1
 
 
 def test_what_the_tradeoff_chose_is_run_on_the_same_base_session(folder, curves):

@@ -1,6 +1,7 @@
 """`fairshot run --data PHOTOS`: own pictures, split once, kept beside the run, replayable."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -78,7 +79,8 @@ def test_settings_and_gates_are_chosen_on_own_pictures_too(photos, tmp_path):
     assert json.loads((tmp_path / "one" / "tradeoff.json").read_text())["rules"]
     poisoned = fairshot(tmp_path, "poison", "one", "--data", "photos", "--device", "cpu")
     assert poisoned.process.exitcode == 0, poisoned.stderr
-    assert "| noise | 10 |" in poisoned.stdout
+    assert re.search(r"^noise +10 +\d+\.\d\d ", poisoned.stdout, re.MULTILINE)
+    assert max(map(len, poisoned.stdout.splitlines())) <= 80
 
 
 def test_a_folder_that_is_refused_leaves_nothing(photos, tmp_path):

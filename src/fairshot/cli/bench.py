@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from fairshot.cli.console import CONSOLE, ConsoleReporter
+from fairshot.cli.console import ConsoleReporter
 from fairshot.cli.options import Device, Set
+from fairshot.cli.tables import print_table
 
 app = typer.Typer(help="Measure speed, beside the plain way to do the same.", no_args_is_help=True)
 
@@ -39,11 +39,8 @@ def train_command(
     rows = measure_training(
         load_recipe(recipe, set_), fabric, classes, images, plain_steps, ConsoleReporter("bench")
     )
-    table = Table(title=f"base training of {recipe} on {describe_device(fabric)}")
-    for title in ("", "images/s", "of matrix rate", "s an epoch", "compile s", "peak GB", "times plain"):
-        table.add_column(title, justify="right" if title else "left")
-    for row in rows:
-        table.add_row(
+    cells = (
+        (
             row.name,
             f"{row.images_per_second:,.0f}",
             f"{row.matrix_share:.1%}",
@@ -52,7 +49,10 @@ def train_command(
             "-" if math.isnan(row.peak_gigabytes) else f"{row.peak_gigabytes:.1f}",
             f"{row.images_per_second / rows[-1].images_per_second:.1f}",
         )
-    CONSOLE.print(table)
+        for row in rows
+    )
+    titles = ("", "images/s", "of matrix\nrate", "s an\nepoch", "compile\ns", "peak\nGB", "times\nplain")
+    print_table(f"base training of {recipe} on {describe_device(fabric)}", titles, cells)
 
 
 @app.command("data")
@@ -74,13 +74,13 @@ def data_command(
     with tempfile.TemporaryDirectory(prefix="fairshot-") as made:
         files = list(image_files(folder)) if folder else generated_photographs(Path(made), count)
         rows = measure_data(files, Resize(size), ConsoleReporter("bench"))
-    table = Table(title=f"{len(files):,} pictures, short side {size}")
-    for title in ("", "pictures/s", "times plain"):
-        table.add_column(title, justify="right" if title else "left")
-    for row in rows:
-        ratio = row.images_per_second / rows[-1].images_per_second
-        table.add_row(row.what, f"{row.images_per_second:,.0f}", f"{ratio:.1f}")
-    CONSOLE.print(table)
+    speeds = [row.images_per_second for row in rows]
+    cells = [
+        (row.what, f"{speed:,.0f}", f"{speed / speeds[-1]:.1f}")
+        for row, speed in zip(rows, speeds, strict=True)
+    ]
+    titles = ("", "pictures/s", "times plain")
+    print_table(f"{len(files):,} pictures, short side {size}", titles, cells)
 
 
 @app.command("teach")
@@ -93,13 +93,12 @@ def teach_command(
 
     from fairshot.teaching.measure import measure_store
 
-    table = Table(title=f"a store on {backbone}, {torch.get_num_threads()} threads")
-    for title in ("", "median ms", "worst ms", "limit ms", ""):
-        table.add_column(title, justify="right" if title else "left")
+    cells = []
     for row in measure_store(backbone, many_classes=many, reporter=ConsoleReporter("bench")):
-        cells = [f"{1000 * value:,.0f}" for value in (row.seconds, row.worst, row.limit)]
-        table.add_row(row.what, *cells, "" if row.seconds <= row.limit else "missed")
-    CONSOLE.print(table)
+        times = [f"{1000 * value:,.0f}" for value in (row.seconds, row.worst, row.limit)]
+        cells.append((row.what, *times, "" if row.seconds <= row.limit else "missed"))
+    titles = ("", "median ms", "worst ms", "limit ms", "")
+    print_table(f"a store on {backbone}, {torch.get_num_threads()} threads", titles, cells)
 
 
 @app.command("bgmm")
@@ -112,19 +111,20 @@ def bgmm_command(
 
     from fairshot.bench.mixtures import measure_mixtures
 
-    table = Table(title=f"Bayesian Gaussian mixtures, {torch.get_num_threads()} threads")
-    titles = ("", "mixtures", "fairshot s", "scikit-learn s", "times", "same start: s", "scikit-learn s")
-    for title in (*titles, "difference"):
-        table.add_column(title, justify="right" if title else "left")
-    for row in measure_mixtures(repeats=repeats, device=device, reporter=ConsoleReporter("bench")):
-        seconds = (row.same_start_seconds, row.sklearn_same_start_seconds)
-        table.add_row(
+    cells = (
+        (
             row.name,
             str(row.mixtures),
             f"{row.seconds:.2f}",
             f"{row.sklearn_seconds:.2f}",
             f"{row.times:.1f}",
-            *(f"{value:.2f}" for value in seconds),
+            f"{row.same_start_seconds:.2f}",
+            f"{row.sklearn_same_start_seconds:.2f}",
             f"{row.difference:.0e}",
         )
-    CONSOLE.print(table)
+        for row in measure_mixtures(repeats=repeats, device=device, reporter=ConsoleReporter("bench"))
+    )
+    ours = ("\nfairshot\ns", "\nscikit-\nlearn s", "\ntimes\n")
+    same = ("from the\nsame\nstart: s", "\nscikit-\nlearn s", "\ndiffer-\nence")
+    titles = ("", "\nmixtures\n", *ours, *same)
+    print_table(f"Bayesian Gaussian mixtures, {torch.get_num_threads()} threads", titles, cells)

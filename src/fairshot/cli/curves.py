@@ -22,11 +22,14 @@ from fairshot.evaluation.run_folder import CHECKPOINTS, LOG, RECIPE, TRIALS, rec
 from fairshot.evaluation.tradeoff import Point, choose, search, tradeoff
 from fairshot.evaluation.tuning import pseudo_stream, train_on
 from fairshot.files import write_atomically
-from fairshot.methods.sss import SSS
+from fairshot.methods.sss import SSS, SSSSettings
 from fairshot.recipes import Recipe
 from fairshot.training.hardware import choose_hardware, describe_device
 
 METRICS = ("overall_avg", "base_avg", "inc_avg", "harmonic_mean_avg", "both")
+AVERAGES = "| overall avg | base avg | inc avg | harmonic mean avg | both |"  # as the head of a table
+PAPER = Gate("plain", 0.0, gamma=SSSSettings().gamma)
+MOST_ROWS = 15  # on the terminal
 Sizes = tuple[int, int, int]  # pseudo-novel classes, held-out images a class, draws
 
 
@@ -123,7 +126,7 @@ def _is_chosen(gate: Gate, chosen: Mapping[str, Point]) -> bool:
 
 
 def _write(run: Path, points: Sequence[Point], chosen: Mapping[str, Point]) -> None:
-    """Write the curves as the report reads them, and the chosen points as a table."""
+    """Write the curves as the report reads them; as tables the chosen points, and all."""
     curves: dict[str, list[dict[str, Any]]] = {}
     for point in points:
         entry = {**_as_dict(point), "tuned": _is_chosen(point.gate, chosen)}
@@ -141,30 +144,52 @@ def _markdown(points: Sequence[Point], chosen: Mapping[str, Point]) -> str:
         "",
         "Each rule as chosen on pseudo-novel classes: what it gave there, and on the test images.",
         "",
-        "| rule | power | shrinkage | own share | strength | pseudo overall | pseudo harmonic "
-        "| overall avg | base avg | inc avg | harmonic mean avg |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        f"| rule | power | shrinkage | own share | strength | pseudo overall | pseudo harmonic {AVERAGES}",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for point in points:
         if _is_chosen(point.gate, chosen):
             before = chosen[point.gate.family]
             space = point.gate.space
             parameters = ["-"] * 3 if space is None else [f"{value:g}" for value in astuple(space)]
-            values = (before.overall_avg, before.harmonic_mean_avg, point.overall_avg, point.base_avg)
-            numbers = [f"{value:.2f}" for value in (*values, point.inc_avg, point.harmonic_mean_avg)]
-            cells = [point.gate.family, *parameters, f"{point.gate.position:g}", *numbers]
-            lines.append(f"| {' | '.join(cells)} |")
+            pseudo = [f"{value:.2f}" for value in (before.overall_avg, before.harmonic_mean_avg)]
+            lines.append(_line(point.gate.family, *parameters, _strength(point), *pseudo, *_averages(point)))
+    lines += ["", "All strengths of these rules, on the test images:", ""]
+    lines += [f"| rule | strength {AVERAGES}", "|---|---|---|---|---|---|---|"]
+    lines += [_line(point.gate.family, _strength(point), *_averages(point)) for point in points]
     return "\n".join(lines) + "\n"
 
 
+def _averages(point: Point) -> list[str]:
+    return [f"{getattr(point, name):.2f}" for name in METRICS]
+
+
+def _strength(point: Point) -> str:
+    return f"{point.gate.position:g}"
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
 def _show(run: Path, points: Sequence[Point], chosen: Mapping[str, Point]) -> None:
-    """Print the curves, and how to run the best of the chosen gates."""
-    CONSOLE.print(_table(points, chosen))
+    """Print the points that matter, and how to run the best of the chosen gates."""
+    CONSOLE.print(_table(_telling(points, chosen), chosen))
+    CONSOLE.print(f"all {len(points)} points: {run / 'tradeoff.md'}", highlight=False, soft_wrap=True)
     best = max(chosen.values(), key=lambda point: point.both)
     CONSOLE.print(f"best on pseudo-novel classes: {best.gate.family}; to run it:", highlight=False)
     sets = [f"--set=method.{key}={json.dumps(value)}" for key, value in best.gate.settings().items()]
     command = ["fairshot", "run", str(run / RECIPE), "--base", str(run), *sets, "--out", f"{run}-gate"]
     CONSOLE.print(f"  {shlex.join(command)}", highlight=False, soft_wrap=True)
+
+
+def _telling(points: Sequence[Point], chosen: Mapping[str, Point]) -> list[Point]:
+    """Pick the points to print, the best first: the choices, the paper's rule, and the best of the others."""
+    ranked = sorted(points, key=lambda point: point.both, reverse=True)
+    must = [point for point in ranked if _is_chosen(point.gate, chosen) or point.gate == PAPER]
+    others = [point for point in ranked if point not in must]
+    shown = must + others[: max(0, MOST_ROWS - len(must))]
+    return [point for point in ranked if point in shown]
 
 
 def _table(points: Sequence[Point], chosen: Mapping[str, Point]) -> Table:
@@ -177,6 +202,6 @@ def _table(points: Sequence[Point], chosen: Mapping[str, Point]) -> Table:
         table.add_column(title, justify="right" if title else "left", no_wrap=True)
     for point in points:
         mark = "> " if _is_chosen(point.gate, chosen) else "  "
-        cells = [f"{getattr(point, name):.2f}" for name in METRICS]
-        table.add_row(mark + point.gate.family, f"{point.gate.position:g}", *cells)
+        name = f"{point.gate.family} of the paper" if point.gate == PAPER else point.gate.family
+        table.add_row(mark + name, _strength(point), *_averages(point))
     return table

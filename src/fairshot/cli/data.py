@@ -13,6 +13,7 @@ from fairshot.benchmarks.dataset import cache_folder, data_folder
 from fairshot.benchmarks.stream import StreamSettings, build_stream
 from fairshot.cli.console import CONSOLE, ConsoleReporter
 from fairshot.cli.options import Root
+from fairshot.cli.tables import print_table
 from fairshot.errors import UserError
 
 app = typer.Typer(
@@ -28,15 +29,16 @@ Name = Annotated[
 def list_command(root: Root = None) -> None:
     """Show each benchmark, where its data was found, or how to get it."""
     folder = data_folder(root)
-    table = Table(
-        "benchmark", "data", "where it is, or how to get it", title=f"Data is looked for in {folder}"
-    )
+    table = Table("benchmark", "data")
+    table.add_column("where it is, or how to get it", overflow="fold")  # a path that is cut short is none
+    CONSOLE.print(f"Data is looked for in {folder}", markup=False, highlight=False, soft_wrap=True)
     for dataset in benchmarks.DATASETS.values():
         found = dataset.find(folder)
         state = ("found", str(found)) if found else ("missing", dataset.advice)
         table.add_row(f"{dataset.name}\n{dataset.title}", *state, end_section=True)
     CONSOLE.print(table, markup=False)
-    CONSOLE.print(f"Decoded pictures are kept in {cache_folder()}", markup=False, highlight=False)
+    kept = f"Decoded pictures are kept in {cache_folder()}"
+    CONSOLE.print(kept, markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command("get")
@@ -56,17 +58,14 @@ def check_command(name: Name, root: Root = None) -> None:
     """Read a benchmark as a run would: each image is decoded once, each count compared with the protocol."""
     dataset, folder = benchmarks.dataset(name), data_folder(root)
     stream = build_stream(dataset.load(folder, ConsoleReporter()), StreamSettings())
-    table = Table(
-        "session", "classes", "training images", "a class", "test images so far", title=dataset.title
-    )
+    rows = []
     for number, session in enumerate(stream.sessions):
         each = np.bincount(session.train.labels)[list(session.classes)]
-        table.add_row(
-            "base" if number == 0 else str(number),
-            str(len(session.classes)),
-            str(len(session.train)),
-            f"{each.min()}" if each.min() == each.max() else f"{each.min()} to {each.max()}",
-            str(len(stream.seen_test(number))),
-        )
-    CONSOLE.print(table)
-    CONSOLE.print(f"{name}: complete, in {dataset.find(folder)}", markup=False, highlight=False)
+        counts = (len(session.classes), len(session.train), each.min(), len(stream.seen_test(number)))
+        classes, images, least, seen = map(str, counts)
+        shots = least if each.min() == each.max() else f"{least} to {each.max()}"
+        rows.append(("base" if number == 0 else str(number), classes, images, shots, seen))
+    titles = ("session", "classes", "training images", "a class", "test images so far")
+    print_table(dataset.title, titles, rows)
+    found = f"{name}: complete, in {dataset.find(folder)}"
+    CONSOLE.print(found, markup=False, highlight=False, soft_wrap=True)

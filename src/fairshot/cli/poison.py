@@ -11,11 +11,18 @@ import typer
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
 from fairshot.cli.options import Data, Device, Root
+from fairshot.cli.tables import print_table
 from fairshot.errors import UserError
 from fairshot.files import write_atomically
 
 if TYPE_CHECKING:
     from fairshot.evaluation.poisoning import Poisoning
+
+TITLES = ["attack", "images", "bounded", "as in eq. 9"]
+LOST = (
+    "Points lost to an attack, at worst over its target and over whether it comes before the natural stream, "
+    "after it, or alone"
+)
 
 
 def poison_command(
@@ -50,26 +57,29 @@ def poison_command(
     found = measure_poisoning(method, stream, seed=recipe.seed, reporter=reporter)
     content = {"command": this_command(), "benchmark": stream.benchmark, **asdict(found)}
     write_atomically(run / "poisoning.json", (json.dumps(content, indent=1) + "\n").encode())
-    table = _markdown(found)
-    write_atomically(run / "poisoning.md", table.encode())
-    CONSOLE.print(table, highlight=False, soft_wrap=True)
+    write_atomically(run / "poisoning.md", _markdown(found).encode())
+    CONSOLE.print(_accuracies(found), highlight=False)
+    print_table(f"{LOST}:", TITLES, _rows(found))
 
 
 def _markdown(found: Poisoning) -> str:
+    lines = [f"`{this_command()}`", "", f"{_accuracies(found)} {LOST}:", ""]
+    table = [TITLES, ["---"] * len(TITLES), *_rows(found)]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in table)]) + "\n"
+
+
+def _accuracies(found: Poisoning) -> str:
     natural = ", ".join(f"{value:.2f} {name}" for name, value in found.natural.items())
-    lines = [
-        f"`{this_command()}`",
-        "",
-        "Overall accuracy after the last session, on the second half of the test images of each class (the",
-        f"first half is the natural stream of unlabelled images): {found.labelled:.2f} with labelled images",
-        f"alone; with the natural stream {natural}. Points lost to an attack, at worst over its target",
-        "and over whether it comes before the natural stream, after it, or alone:",
-        "",
-        "| attack | images | bounded | as in eq. 9 |",
-        "|---|---|---|---|",
-    ]
+    return (
+        "Overall accuracy after the last session, on the second half of the test images of each class (the "
+        f"first half is the natural stream of unlabelled images): {found.labelled:.2f} with labelled images "
+        f"alone; with the natural stream {natural}."
+    )
+
+
+def _rows(found: Poisoning) -> list[list[str]]:
     costs = {(one.kind, one.images, one.bounded): one.cost for one in found.damages}
-    for kind, images in dict.fromkeys((one.kind, one.images) for one in found.damages):
-        pair = [f"{costs[kind, images, bounded]:.2f}" for bounded in (True, False)]
-        lines.append(f"| {kind} | {images} | {' | '.join(pair)} |")
-    return "\n".join(lines) + "\n"
+    return [
+        [kind, str(images), *(f"{costs[kind, images, bounded]:.2f}" for bounded in (True, False))]
+        for kind, images in dict.fromkeys((one.kind, one.images) for one in found.damages)
+    ]

@@ -14,8 +14,8 @@ from fairshot.evaluation.result import Result
 from fairshot.methods import methods
 from fairshot.methods.method import Method, MethodSettings
 from fairshot.reporting.groups import Group, group_results
+from fairshot.reporting.plain import heading, plain_table
 from fairshot.reporting.settings import backbone_of, section
-from fairshot.reporting.tables import heading, plain_table
 
 UNKNOWN = "?"  # in place of what this version does not know of a method
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from rich.box import HORIZONTALS
 from rich.console import Group as Lines
 from rich.console import RenderableType
 from rich.table import Table
@@ -14,6 +13,7 @@ from rich.text import Text
 from fairshot.evaluation.result import Result
 from fairshot.reporting.groups import Group, Spread, by_benchmark, group_results, means
 from fairshot.reporting.measures import SESSION_MEASURES, SUMMARY_MEASURES, SessionMeasure, best
+from fairshot.reporting.plain import heading, plain_table
 
 LABELS, WIDEST_LABEL = "session", 24  # title of the column of labels, and their room
 
@@ -84,16 +84,6 @@ def _summary(groups: Sequence[Group]) -> Table:
             seeds.append(f"\n{len(group.results)} seeds", "dim")
         table.add_row(seeds, *cells, _cell(group.seconds, False, 0))
     return table
-
-
-def heading(text: str) -> Text:
-    """Return a line to stand above a table; a title inside it would be broken where the table is narrow."""
-    return Text(f"\n{text}", "bold")
-
-
-def plain_table() -> Table:
-    """Return an empty table whose columns stand close: 80 of a terminal hold nine sessions."""
-    return Table(header_style="dim", box=HORIZONTALS, padding=0, show_edge=False)
 
 
 def _cell(value: Spread | None, is_best: bool, digits: int) -> Text:
