@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fairshot.recipes import load_recipe
 from fairshot.reporting.export import to_markdown
 from fairshot.reporting.groups import group_results
 from fairshot.reporting.orders import MEASURES, in_main_order, orders_table
@@ -39,6 +40,14 @@ def test_seeds_of_an_order_count_once():
         orders = [np.mean(by_run[:2]), by_run[2], by_run[3]]
         assert value.mean == pytest.approx(np.mean(orders))
         assert value.deviation == pytest.approx(np.std(orders, ddof=1))
+
+
+def test_an_option_that_an_earlier_version_did_not_know_counts_as_its_default():
+    recipe = load_recipe("doodles/sss").as_dict()
+    earlier = {**recipe, "method": {key: value for key, value in recipe["method"].items() if key != "mirror"}}
+    mirrored = {**recipe, "method": recipe["method"] | {"mirror": True}}
+    assert len(group_results([make_result(recipe=one) for one in (recipe, earlier)])) == 1
+    assert len(group_results([make_result(recipe=one) for one in (recipe, earlier, mirrored)])) == 2
 
 
 def test_one_order_makes_no_table():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 
 from fairshot.evaluation.metrics import Metrics, SessionMetrics
 from fairshot.evaluation.result import Result
-from fairshot.reporting.settings import PARTS, flat, is_sss
+from fairshot.reporting.settings import PARTS, flat, is_sss, without_seed
 
 MOST_DIFFERENCES_IN_A_LABEL = 3
 
@@ -136,11 +136,6 @@ def _label(own: list[Result], members: list[list[Result]]) -> str:
 
 def _last(key: str) -> str:
     return key.rpartition(".")[2]
-
-
-def without_seed(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """What runs with different seeds have in common."""
-    return {key: value for key, value in recipe.items() if key != "seed"}
 
 
 def _plain(value: Any) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 from fairshot.evaluation.metrics import Metrics
 from fairshot.evaluation.result import Result
-from fairshot.reporting.groups import Group, Spread, group_results, without_seed
+from fairshot.reporting.groups import Group, Spread, group_results
 from fairshot.reporting.measures import BASE_INC, HARMONIC_AVG, INC_AVG, LAST, OVERALL_AVG
 from fairshot.reporting.papertables import PaperTable, Row, summary_source
-from fairshot.reporting.settings import section
+from fairshot.reporting.settings import section, without_seed
 
 MEASURES = (OVERALL_AVG, LAST, INC_AVG, BASE_INC, HARMONIC_AVG)
 

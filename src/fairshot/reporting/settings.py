@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fairshot.errors import UserError
 from fairshot.methods import methods
 from fairshot.methods.dual import Dual
+from fairshot.recipes import check_recipe
 
 PARTS = {
     "intra": ("Intra", "the vertical flip is a second component of each class"),
@@ -31,6 +33,19 @@ def section(recipe: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return a section of a recipe; an empty one where a result of another version has none."""
     found = recipe.get(name)
     return found if isinstance(found, Mapping) else {}
+
+
+def without_seed(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """What runs with different seeds have in common.
+
+    An option that a run of an earlier version could not name counts as its default, which is how it ran.
+    """
+    name = section(recipe, "method").get("name")
+    try:
+        complete = check_recipe(recipe).as_dict() if name in methods() else recipe
+    except UserError:  # of another version, or not one of ours: taken as it was written
+        complete = recipe
+    return {key: value for key, value in complete.items() if key != "seed"}
 
 
 def backbone_of(recipe: Mapping[str, Any]) -> str | None:
