@@ -272,6 +272,14 @@ def test_collections_are_named_and_reported_only_where_they_are_given(tmp_path):
     assert "short trainings&#39;</code>" not in page
 
 
+def test_a_run_that_lies_in_two_folders_counts_once(tmp_path):
+    for name, seed in (("a/first", 0), ("a/second", 1), ("b/copy", 0)):
+        write_run(tmp_path / name, make_result("ncm", seed, sizes=(5, 2)), features=False)
+    page = write_report([tmp_path / "a", tmp_path / "b"]).read_text()
+    assert "ncm: mean of seeds 0, 1." in page
+    assert "a/first: b/copy has the same recipe and seed, and is left out" in page
+
+
 def test_a_folder_of_collections_alone_is_refused_and_says_what_to_give(tmp_path):
     write_run(tmp_path / "results" / "doodles" / "ncm", make_result("ncm"), features=False)
     with pytest.raises(UserError, match=r"holds no run itself; give the folders of runs in it: .*doodles$"):

@@ -215,6 +215,19 @@ def test_overall_figure_shows_ours_and_each_published_method_once():
     np.testing.assert_allclose(line(figure.axes[0], "TEEN").get_ydata(), first.overall)
 
 
+def test_long_names_leave_room_for_the_curves():
+    long = {"training": {"some_long_setting": "x" * 30}}
+    groups = group_results([make_result("sss"), make_result("sss", recipe=long), make_result("ncm")])
+    assert max(len(group.label) for group in groups) > 50
+    for figure in (overall_per_session(groups), trade_off(groups), imbalance(groups)):
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        for axes in figure.axes:
+            assert axes.get_window_extent().width > 200
+        for legend in figure.legends:
+            assert legend.get_window_extent().width < 1.1 * figure.bbox.width
+
+
 def test_imbalance_lines_are_the_metrics(results):
     figure = imbalance(group_results(results))
     assert_has_data(figure)

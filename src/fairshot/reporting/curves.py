@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from fairshot.reporting.runs import RuleCurve, TradeOff
-from fairshot.reporting.style import MUTED, house_style, method_style, name_legend
+from fairshot.reporting.style import MUTED, house_style, legend_columns, method_style, name_legend
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ def training_curve(logs: Sequence[Training]) -> Figure:
         right.set(xlabel="epoch", ylabel="learning rate", title="Learning rate", ylim=(0, None))
         if not right.lines:
             right.remove()
-        name_legend(figure.legend(loc="outside lower center", ncols=4), names)
+        columns = legend_columns([log.label for log in logs], 8.4)
+        name_legend(figure.legend(loc="outside lower center", ncols=columns), names)
         return figure
 
 

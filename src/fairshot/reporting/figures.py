@@ -28,9 +28,11 @@ from fairshot.reporting.style import (
     OVERALL_COLOUR,
     PANELS_A_ROW,
     PUBLISHED,
+    THICK,
     LineEnd,
     house_style,
     label_line_ends,
+    legend_columns,
     method_name,
     method_style,
     name_legend,
@@ -98,7 +100,8 @@ def _draw_accuracies(axes: Axes, group: Group) -> None:
 def overall_per_session(groups: Sequence[Group], rows: Sequence[PublishedRow] = ()) -> Figure:
     """Overall accuracy of all methods after each session, published ones thin in the background (fig. 5)."""
     with house_style():
-        figure = Figure(figsize=(5.4, 4.9), layout="constrained")
+        longest = max(len(group.label) for group in groups)
+        figure = Figure(figsize=(4.6 + 0.075 * max(10, longest), 4.9), layout="constrained")
         axes = figure.subplots()
         ends: list[LineEnd] = []
         for row in {row.method: row for row in reversed(rows)}.values():  # the first row of each method
@@ -111,7 +114,7 @@ def overall_per_session(groups: Sequence[Group], rows: Sequence[PublishedRow] = 
             low, high, name = mean - deviation, mean + deviation, style["gid"]
             axes.fill_between(sessions, low, high, color=style["color"], alpha=0.2, linewidth=0, gid=name)
             text = f"{group.label} {mean[-1]:.1f}"
-            weight = "bold" if group.is_sss else "normal"
+            weight = "bold" if style["linewidth"] == THICK else "normal"
             end = float(sessions[-1]), float(mean[-1])
             ends.append(LineEnd(*end, text, style["color"], name, weight=weight))
         axes.set(xlabel="session", ylabel="overall accuracy (%)")
@@ -165,7 +168,10 @@ def _imbalance_legends(figure: Figure, groups: Sequence[Group]) -> None:
         Line2D([], [], label=group.label, **style)
         for group, style in zip(groups, _dashed_styles(groups), strict=True)
     ]
-    legend = figure.legend(handles=[*kinds, *methods], loc="outside lower center", ncols=4, handlelength=3)
+    columns = legend_columns([str(handle.get_label()) for handle in (*kinds, *methods)], 8.4)
+    legend = figure.legend(
+        handles=[*kinds, *methods], loc="outside lower center", ncols=columns, handlelength=3
+    )
     name_legend(legend, ["", "", "", *map(method_name, range(len(groups)))])
 
 
@@ -185,16 +191,18 @@ def _kinds_apart(groups: Sequence[Group]) -> Figure:
         for axes in panels[-1]:
             axes.set_xlabel("session")
         labels = [group.label for group in groups]
+        columns = legend_columns(labels, 8.4)
         handles = panels[0, 0].lines
-        legend = figure.legend(handles, labels, loc="outside lower center", ncols=5, handlelength=3)
+        legend = figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=3)
         name_legend(legend, [method_name(place) for place in range(len(groups))])
         return figure
 
 
 def trade_off(groups: Sequence[Group]) -> Figure:
     """Novel against base accuracy: each method walks a path over the sessions, its last one marked large."""
+    columns = legend_columns([group.label for group in groups], 5.2)
     with house_style():
-        figure = Figure(figsize=(5.2, 4.9), layout="constrained")
+        figure = Figure(figsize=(5.2, 4.1 + 0.19 * math.ceil(len(groups) / columns)), layout="constrained")
         axes = figure.subplots()
         for group, style in zip(groups, method_styles(groups), strict=True):
             _, base, _ = curve(group, BASE)
@@ -209,7 +217,7 @@ def trade_off(groups: Sequence[Group]) -> Figure:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
         axes.yaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
         axes.set_title("From session 1 to the last (large mark)")
-        legend = figure.legend(loc="outside lower center", ncols=3)
+        legend = figure.legend(loc="outside lower center", ncols=columns)
         name_legend(legend, [method_name(i) for i in range(len(groups))])
         return figure
 

@@ -14,7 +14,7 @@ from fairshot.reporting.groups import by_benchmark, group_results, sss_first
 from fairshot.reporting.orders import in_main_order
 from fairshot.reporting.page import render_page
 from fairshot.reporting.plates import Studio
-from fairshot.reporting.runs import find_collections, find_runs, read_run
+from fairshot.reporting.runs import find_collections, find_runs, read_run, without_repeats
 
 PAGE = "report.html"
 
@@ -29,7 +29,7 @@ def write_report(
     """
     folders = find_runs(paths)
     out = out or Path(os.path.commonpath([folder.absolute() for folder in folders])) / "report"
-    runs = [read_run(folder) for folder in folders]
+    runs = without_repeats([read_run(folder) for folder in folders])
     results = [run.result for run in runs if run.result is not None]
     comparable = by_benchmark(sss_first(group_results(in_main_order(results))))
     chapters = []

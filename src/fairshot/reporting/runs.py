@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -175,6 +176,21 @@ def read_run(folder: Path) -> Run:
         except ValidationError as problem:
             missing.append(f"{TRADE_OFF} cannot be read: {problem.error_count()} values do not fit")
     return Run(folder, result, features_file, training, trade_off, tuple(missing))
+
+
+def without_repeats(runs: Sequence[Run]) -> list[Run]:
+    """Keep one of the runs with the same recipe and seed, which says so; a mean over seeds has each once."""
+    kept: dict[str, Run] = {}
+    for run in runs:
+        result = run.result
+        recipe = None if result is None else (result.method, result.benchmark, result.sessions, result.recipe)
+        key = json.dumps(recipe or str(run.folder), sort_keys=True, default=str)
+        if key in kept:
+            repeated = f"{run.name} has the same recipe and seed, and is left out"
+            kept[key] = replace(kept[key], missing=(*kept[key].missing, repeated))
+        else:
+            kept[key] = run
+    return list(kept.values())
 
 
 def _is_run(folder: Path) -> bool:

@@ -34,7 +34,7 @@ COLOURS = {
     "m4": ("#aa4499", "#d268c0"),
     "m5": ("#8c510a", "#a8682f"),
     "m6": ("#9e77d6", "#c3a5ff"),
-    "m7": ("#000000", "#ffffff"),
+    "m7": ("#0a0a0a", "#ffffff"),  # SVG names no pure black, which a page could then not lighten
 }
 INK, MUTED, GRID, BASE_COLOUR, NOVEL_COLOUR, OVERALL_COLOUR, *METHOD_COLOURS = (
     c for c, _ in COLOURS.values()
@@ -42,6 +42,7 @@ INK, MUTED, GRID, BASE_COLOUR, NOVEL_COLOUR, OVERALL_COLOUR, *METHOD_COLOURS = (
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 DASHES = ("-", "--", "-.", ":")
 PANELS_A_ROW = 3
+THICK = 2.8  # points, of a line that stands out
 PUBLISHED = "published"  # the name that published lines share, as each method has its own
 
 _SETTINGS: dict[str, Any] = {
@@ -99,7 +100,7 @@ def method_style(place: int, thick: bool = False) -> dict[str, Any]:
         "color": METHOD_COLOURS[place % len(METHOD_COLOURS)],
         "marker": MARKERS[place % len(MARKERS)],
         "linestyle": DASHES[place // len(METHOD_COLOURS) % len(DASHES)],
-        "linewidth": 2.8 if thick else 1.4,
+        "linewidth": THICK if thick else 1.4,
         "zorder": 2.2 if thick else 2,  # above other lines, below marks of its own
         "gid": method_name(place),
     }
@@ -108,6 +109,12 @@ def method_style(place: int, thick: bool = False) -> dict[str, Any]:
 def method_name(place: int) -> str:
     """The name by which a page finds, and hides, what was drawn for a method."""
     return f"method-{place}"
+
+
+def legend_columns(labels: Sequence[str], inches: float) -> int:
+    """How many entries of a legend stand side by side in this width."""
+    widest = 0.65 + 0.075 * max(map(len, labels))  # line, gaps, and letters of 9 points
+    return max(1, int(inches / widest))
 
 
 def name_legend(legend: Legend, names: Sequence[str]) -> None:
