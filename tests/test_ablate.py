@@ -204,6 +204,16 @@ def test_the_command_that_the_tradeoff_prints_runs_its_choice(folder, drawn, cur
     assert any(pytest.approx(pair) == (found.overall_avg, found.harmonic_mean_avg) for pair in pairs)
 
 
+def test_gates_are_not_chosen_on_images_that_were_trained_on(folder, curves):
+    chosen = folder / "components" / "resistance" / "tradeoff.json"
+    before = chosen.read_bytes()
+    for extra in (["--novel", "4"], ["--held-out", "40"]):
+        refused = fairshot(folder, "tradeoff", "components/resistance", *PSEUDO, *extra)
+        assert refused.process.exitcode == 2
+        assert "holds the training of another network or on other images" in refused.stderr
+    assert chosen.read_bytes() == before
+
+
 def test_gates_are_not_tried_for_a_run_without_its_weights(folder, tmp_path):
     kept = folder / "components" / "resistance"
     for name in ("recipe.yaml", "result.json"):

@@ -14,7 +14,7 @@ import torch
 from fairshot import files
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.benchmarks.stream import LabelledPictures
-from fairshot.errors import TrainingStopped
+from fairshot.errors import TrainingStopped, UserError
 from fairshot.methods import method_named
 from fairshot.methods.ncm import NCM
 from fairshot.models.embedder import ModelSettings
@@ -224,6 +224,30 @@ def trained(folder: Path | None, name: str, options: dict, impatient: bool) -> t
         except TrainingStopped:
             continue
         return method.tensors(), trainer.history, starts
+
+
+def fit_ncm(data: LabelledPictures, folder: Path, classes: int = 3) -> None:
+    training = TrainingSettings(epochs=1, batch=4)
+    trainer = Trainer(choose_hardware("cpu"), training, ViewSettings(), 10, seed=1, folder=folder)
+    NCM(NCM.Settings(), ModelSettings(backbone="tiny", size=8), 3, classes).fit_base(data, trainer)
+
+
+@pytest.mark.parametrize("noted", [True, False])  # earlier checkpoints do not say what they were trained on
+def test_a_training_on_other_images_is_not_gone_on_with(tmp_path, noted):
+    data = base_session()
+    fit_ncm(data, tmp_path)
+    for path in tmp_path.rglob("*.json"):
+        note = json.loads(path.read_text())
+        if not noted:
+            del note["images"]
+        path.write_text(json.dumps(note))
+    fit_ncm(data, tmp_path)
+    same_steps = [data.take([*range(1, 14), 0])] if noted else []  # what cannot be told is let pass
+    for other in (data.take(range(9)), *same_steps):
+        with pytest.raises(UserError, match="other images"):
+            fit_ncm(other, tmp_path)
+    with pytest.raises(UserError, match="another network"):
+        fit_ncm(data, tmp_path, classes=4)
 
 
 def test_a_step_that_would_end_after_the_deadline_is_not_begun(monkeypatch):

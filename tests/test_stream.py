@@ -43,6 +43,20 @@ def _truth(images: LabelledPictures) -> tuple[list[int], list[int]]:
     return [int(p[0]) for p in pixels], [int(p[1]) for p in pixels]
 
 
+def test_a_digest_tells_pixels_classes_sizes_and_order_apart():
+    images = TOY.train.take([0, 1, 2])
+    assert images.sha256() == TOY.train.take([5, 0, 1, 2]).take([1, 2, 3]).sha256()
+    turned = Pictures(images.pictures.buffer, images.pictures.offsets, images.pictures.sizes[:, ::-1], 1)
+    others = [
+        images.take([0, 1]),
+        images.take([1, 0, 2]),
+        TOY.train.take([0, 1, 2 + CLASSES]),
+        LabelledPictures(images.pictures, images.labels[::-1]),
+        LabelledPictures(turned, images.labels),
+    ]
+    assert len({each.sha256() for each in (images, *others)}) == len(others) + 1
+
+
 @st.composite
 def _settings(draw: st.DrawFn) -> StreamSettings:
     base = draw(st.integers(1, CLASSES - 1))

@@ -93,6 +93,19 @@ def test_the_command_tries_the_grid_and_writes_the_best_recipe(tmp_path):
     assert len(list((tmp_path / "chosen" / "trainings").iterdir())) == 1  # gamma only changes the decision
 
 
+def test_what_was_trained_on_is_never_held_out_by_a_later_search(tmp_path):
+    grid = ["--grid", "method.gamma=[0.1]", "--out", "chosen"]
+    for extra in (["--held-out", "10"], ["--held-out", "60"], ["--held-out", "10", "--novel", "4"]):
+        command = tune(tmp_path, *grid, *extra)
+        assert command.process.exitcode == 0, command.stderr
+    log, trainings = tmp_path / "chosen" / "log.txt", tmp_path / "chosen" / "trainings"
+    assert "going on from step" not in log.read_text()
+    assert len(list(trainings.iterdir())) == 3
+    assert tune(tmp_path, *grid, "--held-out", "60").process.exitcode == 0
+    assert log.read_text().count("going on from step") == 1
+    assert len(list(trainings.iterdir())) == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -28,6 +29,13 @@ class LabelledPictures:
         """Select some of them, in the order given."""
         index = np.asarray(indices, dtype=np.int64)
         return LabelledPictures(self.pictures.take(index), self.labels[index])
+
+    def sha256(self) -> str:
+        """Return a digest of pixels, sizes and class ids in their order: other images have another one."""
+        digest = hashlib.sha256(self.labels.tobytes() + self.pictures.sizes.tobytes())
+        for picture in self.pictures:
+            digest.update(picture.data)
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True)

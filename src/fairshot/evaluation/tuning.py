@@ -98,12 +98,12 @@ def tune(
     """Try the points of a grid on a pseudo-novel stream.
 
     Points whose recipes differ only in settings of the decision share one training. Trainings keep
-    checkpoints under `folder`, so that an interrupted search goes on.
+    checkpoints under `folder`, so that an interrupted search goes on; on other images each begins anew.
     """
-    trials = []
+    trials, images = [], stream.base.train.sha256()
     learnt: dict[str, tuple[dict[str, Tensor], float]] = {}
     for changes, recipe in points:
-        key = _training_key(recipe)
+        key = _training_key(recipe, images)
         if key not in learnt:
             trained, took = train_on(recipe, stream, fabric, folder / key, reporter)
             learnt[key] = {name: value.clone() for name, value in trained.tensors().items()}, took
@@ -142,6 +142,7 @@ def train_on(
     return method, seconds
 
 
-def _training_key(recipe: Recipe) -> str:
-    """Name the training of a recipe: equal for recipes that differ only in how they decide."""
-    return hashlib.sha256(json.dumps(recipe.training_part(), sort_keys=True).encode()).hexdigest()[:12]
+def _training_key(recipe: Recipe, images: str) -> str:
+    """Name the training of a recipe on images: equal for recipes that differ only in how they decide."""
+    decisive = json.dumps([recipe.training_part(), images], sort_keys=True)
+    return hashlib.sha256(decisive.encode()).hexdigest()[:12]

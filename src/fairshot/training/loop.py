@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fairshot.benchmarks.pictures import Ints
 from fairshot.benchmarks.stream import LabelledPictures
-from fairshot.errors import TrainingStopped
+from fairshot.errors import TrainingStopped, UserError
 from fairshot.models.pixels import DevicePictures
 from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Settings, Share
@@ -123,7 +123,7 @@ class Trainer:
             self.fabric.world_size,
             order=objective.order,
         )
-        run = _Run(self, settings, objective, batches, phase)
+        run = _Run(self, settings, objective, batches, phase, data.sha256() if self.folder else "")
         total = settings.epochs * batches.steps_per_epoch
         with (
             watch_for_interruption() as interrupted,
@@ -193,8 +193,10 @@ class _Run:
         objective: Objective,
         batches: Batches,
         phase: str,
+        images: str,  # the digest of what is trained on
     ) -> None:
         self.trainer, self.settings, self.objective, self.batches = trainer, settings, objective, batches
+        self.images = images
         fabric = trainer.fabric
         share_batch_norms(objective, fabric)
         objective.to(fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -264,6 +266,7 @@ class _Run:
             return
         began = time.monotonic()
         note = {
+            "images": self.images,
             "history": self.history,
             "loss_sum": float(self.loss_sum),
             "steps_summed": self.steps_summed,
@@ -334,6 +337,7 @@ class _Run:
         for key, value in checkpoint.tensors.items():
             kind, name = key.split(".", 1)
             parts[kind][name] = value.to(device)
+        self._refuse_another(checkpoint.note, parts["weights"])
         self.objective.load_state_dict(parts["weights"])
         for name, value in self.average.items():
             value.copy_(parts["average"][name])
@@ -351,6 +355,20 @@ class _Run:
         self.trainer.earlier_seconds += self.earlier_seconds
         self._count_compilation(checkpoint.note["compile_seconds"])
         self.trainer.reporter.say(f"going on from step {self.step}")
+
+    def _refuse_another(self, note: dict[str, Any], weights: dict[str, Tensor]) -> None:
+        """Refuse another training's checkpoint: its network may have seen what is held out from this one."""
+        shapes = {name: value.shape for name, value in self.objective.state_dict().items()}
+        same_network = {name: value.shape for name, value in weights.items()} == shapes
+        first_epoch = note["history"][0]["step"] if note["history"] else self.batches.steps_per_epoch
+        same_length = first_epoch == self.batches.steps_per_epoch
+        same_images = note.get("images", self.images) == self.images  # earlier versions did not note them
+        if not (same_network and same_length and same_images):
+            assert self.checkpoints is not None
+            raise UserError(
+                f"{self.checkpoints.folder} holds the training of another network or on other images, with "
+                "which this one cannot go on; remove it, or give another folder"
+            )
 
 
 def _compiled(step: nn.Module, fabric: Fabric) -> nn.Module:
