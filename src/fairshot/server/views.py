@@ -115,7 +115,7 @@ def history_view(events: Sequence[Event]) -> str:
     """Show what was done, the latest first."""
     rows = [
         f'<tr class="{"fs-undone" if event.undone else ""}"><td>{event.id}</td>'
-        f"<td>{event.at[:19].replace('T', ' ')}</td><td>{escape(event.sentence())}</td></tr>"
+        f"<td>{escape(event.at[:19].replace('T', ' '))}</td><td>{escape(event.sentence())}</td></tr>"
         for event in events
     ]
     return f'<table class="fs-history">{"".join(rows)}</table>'

@@ -36,7 +36,7 @@ class CalibrationSettings(Settings):
     alpha_base: Share = 0.1
     alpha_novel: Share = 0.6
     threshold: float = 0.8  # r of eq. 10
-    at_most: int = 40  # R of eq. 10
+    at_most: int = Field(40, ge=1)  # R of eq. 10
     drift: float = Field(
         0.2, ge=0
     )  # farthest a class may move, as a share of the way to the nearest other one

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sqlite3
@@ -14,17 +13,15 @@ from pathlib import Path
 import torch
 
 from fairshot.errors import UserError
-from fairshot.teaching.adapting import derive_shifts, read_settings
-from fairshot.teaching.confidence import Confidence
+from fairshot.teaching.adapting import derive_shifts
+from fairshot.teaching.checking import check_values
 from fairshot.teaching.database import connect, to_blob, transaction
 from fairshot.teaching.derivation import Shapes, derive
-from fairshot.teaching.names import checked_name
 from fairshot.teaching.network import FILE_NAME, Network
 from fairshot.teaching.store import DATABASE, Store
 
 MEMBERS = (FILE_NAME, DATABASE)
 BYTES_LIMIT = 64 * 2**30  # of one member, unpacked
-_BLOBS = (("base", "g", "g_tilde"), ("images", "g", "g_tilde"), ("unlabelled", "g", None))
 
 
 def export_archive(folder: str | Path, archive: str | Path) -> None:
@@ -90,7 +87,7 @@ def _check(folder: Path) -> None:
             problems = [row[0] for row in connection.execute(f"PRAGMA {pragma}") if row[0] != "ok"]
             if problems:
                 raise UserError(f"the database of the store is damaged: {problems[0]}")
-        _check_values(connection, shapes)
+        check_values(connection, shapes)
         with transaction(connection):
             connection.execute("DELETE FROM prototypes")
             zeros = to_blob(torch.zeros(shapes.specific, dtype=torch.int64))
@@ -103,28 +100,3 @@ def _check(folder: Path) -> None:
     finally:
         connection.close()
     Store(folder).close()
-
-
-def _check_values(connection: sqlite3.Connection, shapes: Shapes) -> None:
-    try:
-        for (name,) in connection.execute("SELECT name FROM classes WHERE name IS NOT NULL"):
-            if checked_name(name) != name:
-                raise ValueError(f"the class name {name!r}")
-        lengths: dict[str | None, set[int | None]] = {
-            "g": {4 * shapes.g[0] * shapes.g[1]},
-            "g_tilde": {None if shapes.g_tilde is None else 4 * shapes.g_tilde[0] * shapes.g_tilde[1]},
-        }
-        for table, *columns in _BLOBS:
-            for column in filter(None, columns):
-                found = {
-                    row[0] for row in connection.execute(f"SELECT DISTINCT length({column}) FROM {table}")
-                }
-                if not found <= lengths[column]:
-                    raise ValueError(f"features of {found} bytes in {table}")
-        for (detail,) in connection.execute("SELECT detail FROM events"):
-            json.loads(detail)
-        Confidence.read(connection)
-        read_settings(connection)
-        float(connection.execute("SELECT value FROM settings WHERE key = 'gamma'").fetchone()[0])
-    except (ValueError, TypeError) as problem:
-        raise UserError(f"the database of the store holds what no store holds: {problem}") from None

@@ -71,7 +71,7 @@ class Trials:
 class Logistic(BaseModel):
     """A logistic model for each look: an offset, and a weight for each signal."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     first: tuple[float, float, float, float]
     second: tuple[float, float, float, float]
@@ -110,7 +110,7 @@ CERTAIN = Logistic(first=(9, 0, 0, 0), second=(9, 0, 0, 0))
 class Confidence(BaseModel):
     """What makes answers sure and images familiar, and the threshold below which they are unknown."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     right: Logistic = AS_SOFTMAX
     familiar: Logistic = CERTAIN

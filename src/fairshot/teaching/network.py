@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.errors import UserError
@@ -30,13 +34,19 @@ class Description(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: ModelSettings
-    channels: int
-    sr_width: int | None
+    channels: Literal[1, 3]
+    sr_width: Annotated[int, Field(ge=1)] | None
     sr_batch_norm: bool
-    flips: tuple[bool, ...]  # the views of a picture; True: vertically flipped
+    flips: Annotated[tuple[bool, ...], Field(min_length=1, max_length=2)]  # views; True: vertically flipped
     mirror: bool = False
-    short_side: int
-    drawing_side: int | None
+    short_side: int = Field(ge=1)
+    drawing_side: Annotated[int, Field(ge=1, le=1024)] | None
+
+    def build(self, most_parameters: int) -> Embedder:
+        """Build the embedder for weights that are at hand: none are fetched, and they bound its size."""
+        settings = self.model.model_copy(update={"pretrained": False})
+        with torch.random.fork_rng(devices=[]), _no_larger_than(most_parameters):
+            return Embedder(settings, self.channels, self.sr_width, self.sr_batch_norm)
 
 
 @dataclass(frozen=True)
@@ -161,10 +171,8 @@ class Network:
             raise UserError(f"{path} is missing: this is not a store, or a part of it was removed") from None
         except (SafetensorError, KeyError, ValidationError) as problem:
             raise UserError(f"{path} is not the embedder of a store ({problem})") from None
-        with torch.random.fork_rng(devices=[]):
-            embedder = Embedder(
-                description.model, description.channels, description.sr_width, description.sr_batch_norm
-            )
+        # A stem that is replaced is built twice, but nothing makes a network twice as large as its weights.
+        embedder = description.build(2 * sum(tensor.numel() for tensor in tensors.values()))
         try:
             embedder.load_state_dict(tensors)
         except RuntimeError as problem:
@@ -172,3 +180,21 @@ class Network:
         return cls(
             embedder, description.flips, description.drawing_side, description.short_side, description.mirror
         )
+
+
+@contextmanager
+def _no_larger_than(parameters: int) -> Iterator[None]:
+    """Stop building a network as soon as it has more parameters, before memory is filled with them."""
+    left = parameters
+
+    def count(_: nn.Module, name: str, parameter: nn.Parameter) -> None:
+        nonlocal left
+        left -= parameter.numel()
+        if left < 0:
+            raise UserError(f"the embedder of the store is described as larger than its weights: {name}")
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        yield
+    finally:
+        hook.remove()

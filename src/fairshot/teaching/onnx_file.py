@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import os
@@ -15,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor, nn
 
+from fairshot.benchmarks.images import decode_image
 from fairshot.classifiers.dual import separately
 from fairshot.classifiers.similarity import similarity_to
 from fairshot.errors import UserError
@@ -148,7 +147,8 @@ def _images(store: Store) -> Tensor:
     noise = np.random.default_rng(0).integers(0, 256, (4, 64, 64, channels), dtype=np.uint8)
     pictures = list(noise)
     for info in store.classes()[:: max(1, len(store.classes()) // CHECKED_IMAGES)]:
-        pictures += [np.asarray(Image.open(io.BytesIO(image))) for image in store.thumbnails(info.name, 1)]
+        for content in store.thumbnails(info.name, 1):
+            pictures.append(decode_image(content, f"the stored image of {info.name}", channels))
     prepared = store.network.preparation.pictures(pictures)
     return embedder.test_view(DevicePictures.from_pictures(prepared))
 
