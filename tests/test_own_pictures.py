@@ -2,10 +2,13 @@
 
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 
 from commands import fairshot
 from fairshot.evaluation.result import Result
@@ -81,6 +84,51 @@ def test_settings_and_gates_are_chosen_on_own_pictures_too(photos, tmp_path):
     assert poisoned.process.exitcode == 0, poisoned.stderr
     assert re.search(r"^noise +10 +\d+\.\d\d ", poisoned.stdout, re.MULTILINE)
     assert max(map(len, poisoned.stdout.splitlines())) <= 80
+
+
+def test_a_base_session_is_taken_over_with_its_images_and_no_others(photos, tmp_path):
+    ran = fairshot(tmp_path, "run", "--data", "photos", "--out", "one", *TINY)
+    assert ran.process.exitcode == 0, ran.stderr
+    changed = tmp_path / "elsewhere" / "photos"
+    shutil.copytree(photos, changed)
+    shutil.copytree(photos / "red", photos / "amber")  # a split that is drawn now is another one
+    taken = ["--base", "one", "--set", "method.gamma=0.4", *TINY]
+    for extra in ([], ["--fresh"]):
+        done = fairshot(tmp_path, "run", "--data", "photos", "--out", "two", *taken, *extra)
+        assert done.process.exitcode == 0, done.stderr
+        one, two = (load_file(tmp_path / run / "model.safetensors") for run in ("one", "two"))
+        assert all(torch.equal(one[name], two[name]) for name in one)
+        assert Result.read(tmp_path / "two").class_names == Result.read(tmp_path / "one").class_names
+
+    split = json.loads((tmp_path / "one" / "split.json").read_text())
+    Image.new("RGB", (30, 20)).save(changed / split["classes"][0]["train"][0])
+    commands = [
+        ["run", "--out", "three", *taken],
+        ["tradeoff", "one", "--novel", "1", "--held-out", "2", "--device", "cpu"],
+        ["poison", "one", "--device", "cpu"],
+    ]
+    for command in commands:
+        refused = fairshot(tmp_path, *command, "--data", "elsewhere/photos")
+        assert refused.process.exitcode == 2, refused.stderr
+        assert "the base session of one was on other images" in refused.stderr
+    assert not (tmp_path / "three").exists()
+    assert not (tmp_path / "one" / "pseudo-novel" / "checkpoints").exists()
+
+
+def test_of_a_base_session_that_noted_no_images_the_classes_are_compared(photos, tmp_path):
+    ran = fairshot(tmp_path, "run", "--data", "photos", "--out", "one", *TINY)
+    assert ran.process.exitcode == 0, ran.stderr
+    model = tmp_path / "one" / "model.safetensors"
+    save_file(load_file(model), model)
+    done = fairshot(tmp_path, "run", "--data", "photos", "--base", "one", "--out", "two", *TINY)
+    assert done.process.exitcode == 0, done.stderr
+    split = json.loads((tmp_path / "one" / "split.json").read_text())
+    split["classes"].reverse()
+    (tmp_path / "other.json").write_text(json.dumps(split))
+    other = ["--data", "photos", "--split", "other.json", "--out", "three", *TINY]
+    refused = fairshot(tmp_path, "run", "--base", "one", *other)
+    assert refused.process.exitcode == 2
+    assert "the base session of one was on other images" in refused.stderr
 
 
 def test_a_folder_that_is_refused_leaves_nothing(photos, tmp_path):

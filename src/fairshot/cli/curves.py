@@ -15,7 +15,7 @@ from fairshot.benchmarks.stream import Stream
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
 from fairshot.errors import UserError
 from fairshot.evaluation.courses import embed_course
-from fairshot.evaluation.experiment import Place, check_base, load_pictures, restore_method
+from fairshot.evaluation.experiment import Place, check_base, check_images, load_pictures, restore_method
 from fairshot.evaluation.gates import Gate, curve
 from fairshot.evaluation.pseudo import pseudo_courses
 from fairshot.evaluation.run_folder import CHECKPOINTS, LOG, RECIPE, TRIALS, recipe_of
@@ -39,6 +39,7 @@ def draw_curves(
     """Choose the gate of each rule in the folder of the pseudo-novel training, and draw the rule's curve."""
     recipe, place = _recipe_of_sss(run), _place(run, folder, device, photos, root)
     stream, _ = load_pictures(recipe, place)
+    check_images(run, stream)  # before a network is trained that nothing could be done with
     chosen = _choose(_pseudo_recipe(folder, recipe), stream, place, folder, sizes)
     points = _curves(recipe, stream, place, chosen)
     _write(run, points, chosen)
@@ -49,7 +50,7 @@ def _recipe_of_sss(run: Path) -> Recipe:
     recipe = recipe_of(run)
     if recipe.method_name != SSS.name:
         raise UserError(f"{run} is a run of {recipe.method_name}; the gates are those of {SSS.name}")
-    check_base(run, recipe)  # before a network is trained that nothing could be done with
+    check_base(run, recipe)
     return recipe
 
 

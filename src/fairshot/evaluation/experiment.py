@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from filelock import FileLock, Timeout
+from safetensors import safe_open
 from safetensors.torch import load, save
 
 from fairshot.benchmarks import load_stream
@@ -30,6 +31,7 @@ from fairshot.evaluation.run_folder import (
     FIGURES,
     LOG,
     MODEL,
+    NAMED,
     RECIPE,
     RESULT,
     TRAINING,
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 OWN_PICTURES = "folder"  # the benchmark name of recipes for own pictures
+BASE_IMAGES = "base_images"  # in the metadata of a model: the digest of what it was trained on
 MUCH_FOR_A_CPU = 5e9  # weights of a backbone times the pixels it looks at: ResNet-18 from 22 pixels a side on
 
 
@@ -83,6 +86,8 @@ def run(recipe: Recipe, place: Place) -> Result | None:
             )
         check_base(place.base, recipe)
     stream, split = load_pictures(recipe, place)
+    if place.base is not None:
+        check_images(place.base, stream)
     method = build_method(recipe, stream)  # before anything is written: it may refuse its settings
     with _claimed(recipe, place) if place.fabric.is_global_zero else nullcontext():
         place.fabric.barrier()  # the folder is in order before anybody reads it
@@ -97,9 +102,11 @@ def run(recipe: Recipe, place: Place) -> Result | None:
 
 
 def load_pictures(recipe: Recipe, place: Place) -> tuple[Stream, Split | None]:
-    """Load a benchmark; or own pictures, split as this run, or the one named, did before."""
-    earlier = place.split or (place.out if not place.fresh and had_own_pictures(place.out) else None)
-    return find_pictures(recipe, place.root, place.photos, earlier, place.reporter)
+    """Load a benchmark; or own pictures, split as the run named, this one or its base did before."""
+    runs = [place.base] if place.fresh else [place.out, place.base]
+    earlier = [run for run in runs if run is not None and had_own_pictures(run)]
+    split = place.split or next(iter(earlier), None)
+    return find_pictures(recipe, place.root, place.photos, split, place.reporter)
 
 
 def find_pictures(
@@ -148,7 +155,8 @@ def _run(recipe: Recipe, stream: Stream, method: Method[Any], place: Place) -> R
     trained = time.monotonic()
     if not place.fabric.is_global_zero:
         return None
-    write_atomically(place.out / MODEL, save(_plain(method.tensors())))
+    seen = {BASE_IMAGES: stream.base.train.sha256()}
+    write_atomically(place.out / MODEL, save(_plain(method.tensors()), metadata=seen))
     write_atomically(place.out / TRAINING, _as_csv(trainer.history))
     outcome = run_sessions(method, stream, place.reporter)
     result = _result(recipe, stream, place, method, outcome)
@@ -175,6 +183,7 @@ def _warn_if_slow(recipe: Recipe, method: Method[Any], place: Place) -> None:
 def restore_method(run: Path, recipe: Recipe, stream: Stream, fabric: Fabric) -> Method[Any]:
     """Return the method of a finished run as it was after its base session."""
     check_base(run, recipe)
+    check_images(run, stream)
     method = build_method(recipe, stream)
     _take_over(run, recipe, method, stream, fabric)
     return method
@@ -197,6 +206,24 @@ def check_base(run: Path, recipe: Recipe) -> None:
             f"the base session of {run} comes from another recipe: {told}; only settings of the decision may "
             "differ, --set the others alike"
         )
+
+
+def check_images(run: Path, stream: Stream) -> None:
+    """Refuse a run whose base session was on other images; if it noted none, on other classes."""
+    with safe_open(run / MODEL, "pt") as model:
+        known = (model.metadata() or {}).get(BASE_IMAGES)
+    ours = list(stream.class_names[: stream.base_classes])
+    theirs = Result.read(run).base_names if (run / RESULT).is_file() else ours
+    same = theirs == ours if known is None else known == stream.base.train.sha256()
+    if not same:
+        raise UserError(
+            f"the base session of {run} was on other images than those found here, of the classes "
+            f"{_some(theirs)} there and {_some(ours)} here; say where its own lie with --data or --root"
+        )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
 
 
 def _flat(parts: Mapping[str, Any]) -> dict[str, Any]:

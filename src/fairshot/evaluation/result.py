@@ -72,6 +72,11 @@ class Result(BaseModel):
         """The confusion matrices as arrays."""
         return [np.array(matrix, dtype=np.int64) for matrix in self.confusions]
 
+    @property
+    def base_names(self) -> list[str]:
+        """The names of the base classes."""
+        return self.class_names[: len(self.sessions[0])]
+
     def write(self, folder: Path) -> None:
         """Write `result.json` into the folder of the run."""
         write_atomically(folder / RESULT, (self.model_dump_json(indent=None) + "\n").encode())

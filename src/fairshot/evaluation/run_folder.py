@@ -17,7 +17,7 @@ TRAINING_COLUMNS = ("step", "epoch", "loss", "learning_rate", "images_per_second
 CHECKPOINTS = "checkpoints"
 FIGURES = "figures"
 TRIALS = "trials.json"  # of a search for settings, whose folder is not that of a run
-NAMED = 5  # runs that a message names
+NAMED = 5  # runs or classes that a message names
 
 
 def nearby_runs(folder: Path) -> str:
