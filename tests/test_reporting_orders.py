@@ -55,11 +55,22 @@ def test_one_order_makes_no_table():
     assert table_of(runs()[3:]) is None
 
 
-def test_shuffled_runs_stand_aside_only_where_the_official_order_was_run():
+def test_shuffled_runs_stand_aside_where_others_keep_the_official_order():
     results = runs()
     assert in_main_order(results) == results[:2]
-    alone = runs("ncm")[2:]
-    assert in_main_order([*results, *alone]) == [*results[:2], *alone]
+    assert in_main_order([*results, *runs("ncm")[2:]]) == results[:2]  # the table over orders has them
+    once = runs("ncm")[2:3]
+    assert in_main_order([*results, *once]) == [*results[:2], *once]  # it has not this one
+    assert in_main_order(results[2:]) == results[2:]
+
+
+def test_a_row_of_orders_without_a_line_of_its_own_is_on_the_page(tmp_path):
+    for place, result in enumerate([*runs()[:1], *runs("ncm")[2:]]):
+        write_run(tmp_path / f"run-{place}", result, features=False)
+    page = write_report([tmp_path], tmp_path / "out").read_text()
+    assert "<h1>sss on doodles</h1>" in page
+    (line,) = (tmp_path / "out" / "tables" / "class-orders.md").read_text().splitlines()[2:]
+    assert line.startswith("| ncm (2 class orders) |")
 
 
 def test_the_page_and_its_files_hold_the_table(tmp_path):

@@ -16,24 +16,30 @@ MEASURES = (OVERALL_AVG, LAST, INC_AVG, BASE_INC, HARMONIC_AVG)
 
 
 def in_main_order(results: Sequence[Result]) -> list[Result]:
-    """Leave out runs with shuffled classes where the same was run in the official order."""
-    official = {_family(result) for result in results if class_order(result) is None}
-    return [result for result in results if class_order(result) is None or _family(result) not in official]
+    """Leave runs with shuffled classes to the table over orders, where others keep to the official one.
+
+    Other base classes make another task, whose numbers do not stand in one table with those of the first.
+    """
+    official = {_task(result) for result in results if class_order(result) is None}
+    aside = {
+        name
+        for name, family in _families(results).items()
+        if _task(family[0]) in official and _orders(family)
+    }
+    return [result for result in results if class_order(result) is None or _family(result) not in aside]
 
 
 def orders_table(results: Sequence[Result], groups: Sequence[Group]) -> PaperTable | None:
     """Mean and deviation over class orders; the seeds of one order are averaged first.
 
-    `groups` are the lines of the report, which hold at least one order of each of the results.
+    `groups` are the other lines of the report: a row belongs to the one that holds some of its runs, if any.
     """
-    families: dict[str, list[Result]] = {}
-    for result in results:
-        families.setdefault(_family(result), []).append(result)
-    labels = [one.label for one in group_results([_in_no_order(family[0]) for family in families.values()])]
+    families = _families(results).values()
+    labels = [one.label for one in group_results([_in_no_order(family[0]) for family in families])]
     rows = [
-        _row(label, next(group for group in groups if any(map(group.holds, family))), family)
-        for label, family in zip(labels, families.values(), strict=True)
-        if len({class_order(one) for one in family}) > 1
+        _row(label, next((one.label for one in groups if any(map(one.holds, family))), ""), _orders(family))
+        for label, family in zip(labels, families, strict=True)
+        if _orders(family)
     ]
     if not rows:
         return None
@@ -42,13 +48,26 @@ def orders_table(results: Sequence[Result], groups: Sequence[Group]) -> PaperTab
     return PaperTable("class-orders", "Over class orders", caption, heads, tuple(rows))
 
 
-def _row(label: str, shown: Group, family: Sequence[Result]) -> Row:
+def _families(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """Gather runs that differ in the order of classes and in the seed alone."""
+    families: dict[str, list[Result]] = {}
+    for result in results:
+        families.setdefault(_family(result), []).append(result)
+    return families
+
+
+def _orders(family: Sequence[Result]) -> list[list[Result]]:
+    """Part a family by the order of classes; nothing where it has but one."""
     orders: dict[int | None, list[Result]] = {}
     for result in family:
         orders.setdefault(class_order(result), []).append(result)
-    groups = [Group(label, tuple(results)) for results in orders.values()]
-    values = tuple(_over(groups, measure.pick) for measure in MEASURES)
-    return Row(label, values, shown.label, remarks=(f"{len(groups)} class orders",))
+    return list(orders.values()) if len(orders) > 1 else []
+
+
+def _row(label: str, group: str, orders: Sequence[Sequence[Result]]) -> Row:
+    means = [Group(label, tuple(results)) for results in orders]
+    values = tuple(_over(means, measure.pick) for measure in MEASURES)
+    return Row(label, values, group, remarks=(f"{len(orders)} class orders",))
 
 
 def _over(groups: Sequence[Group], pick: Callable[[Metrics], float | None]) -> Spread | None:
@@ -66,6 +85,10 @@ def _in_no_order(result: Result) -> Result:
     benchmark = dict(section(result.recipe, "benchmark"))
     benchmark.pop("class_order_seed", None)
     return result.model_copy(update={"recipe": result.recipe | {"benchmark": benchmark}})
+
+
+def _task(result: Result) -> tuple[str, int]:
+    return result.benchmark, len(result.sessions)
 
 
 def _family(result: Result) -> str:
