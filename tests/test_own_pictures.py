@@ -84,6 +84,10 @@ def test_settings_and_gates_are_chosen_on_own_pictures_too(photos, tmp_path):
     assert poisoned.process.exitcode == 0, poisoned.stderr
     assert re.search(r"^noise +10 +\d+\.\d\d ", poisoned.stdout, re.MULTILINE)
     assert max(map(len, poisoned.stdout.splitlines())) <= 80
+    anew = ["run", "--data", "photos", "--out", "one", "--fresh", "--max-minutes", "0", *small, *TINY]
+    assert fairshot(tmp_path, *anew).process.exitcode == 75
+    left = {path.name for path in (tmp_path / "one").iterdir()} - {".lock"}
+    assert left == {"checkpoints", "log.txt", "recipe.yaml", "split.json"}  # and no gate of the old network
 
 
 def test_a_base_session_is_taken_over_with_its_images_and_no_others(photos, tmp_path):

@@ -18,7 +18,15 @@ from fairshot.evaluation.courses import embed_course
 from fairshot.evaluation.experiment import Place, check_base, check_images, load_pictures, restore_method
 from fairshot.evaluation.gates import Gate, curve
 from fairshot.evaluation.pseudo import pseudo_courses
-from fairshot.evaluation.run_folder import CHECKPOINTS, LOG, RECIPE, TRIALS, recipe_of
+from fairshot.evaluation.run_folder import (
+    CHECKPOINTS,
+    LOG,
+    RECIPE,
+    TRADEOFF,
+    TRADEOFF_PAGE,
+    TRIALS,
+    recipe_of,
+)
 from fairshot.evaluation.tradeoff import Point, choose, search, tradeoff
 from fairshot.evaluation.tuning import pseudo_stream, train_on
 from fairshot.files import write_atomically
@@ -135,8 +143,8 @@ def _write(run: Path, points: Sequence[Point], chosen: Mapping[str, Point]) -> N
     rules = [{"name": name, "points": curve} for name, curve in curves.items()]
     choice = [_as_dict(point) for point in chosen.values()]
     content = {"command": this_command(), "rules": rules, "chosen_on_pseudo_novel": choice}
-    write_atomically(run / "tradeoff.json", json.dumps(content).encode())
-    write_atomically(run / "tradeoff.md", _markdown(points, chosen).encode())
+    write_atomically(run / TRADEOFF, json.dumps(content).encode())
+    write_atomically(run / TRADEOFF_PAGE, _markdown(points, chosen).encode())
 
 
 def _markdown(points: Sequence[Point], chosen: Mapping[str, Point]) -> str:

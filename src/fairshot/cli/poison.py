@@ -41,7 +41,7 @@ def poison_command(
     # All this takes seconds to import, and --help needs none.
     from fairshot.evaluation.experiment import Place, load_pictures, restore_method
     from fairshot.evaluation.poisoning import measure_poisoning
-    from fairshot.evaluation.run_folder import LOG, recipe_of
+    from fairshot.evaluation.run_folder import LOG, POISONING, POISONING_PAGE, recipe_of
     from fairshot.methods.sss import SSS
     from fairshot.training.hardware import choose_hardware
 
@@ -56,8 +56,8 @@ def poison_command(
         )
     found = measure_poisoning(method, stream, seed=recipe.seed, reporter=reporter)
     content = {"command": this_command(), "benchmark": stream.benchmark, **asdict(found)}
-    write_atomically(run / "poisoning.json", (json.dumps(content, indent=1) + "\n").encode())
-    write_atomically(run / "poisoning.md", _markdown(found).encode())
+    write_atomically(run / POISONING, (json.dumps(content, indent=1) + "\n").encode())
+    write_atomically(run / POISONING_PAGE, _markdown(found).encode())
     CONSOLE.print(_accuracies(found), highlight=False)
     print_table(f"{LOST}:", TITLES, _rows(found))
 

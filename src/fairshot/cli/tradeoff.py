@@ -34,6 +34,8 @@ def tradeoff_command(
     accuracy and average harmonic mean. Writes `tradeoff.json` and `tradeoff.md` into the run, and the choice
     with its log into the folder of the pseudo-novel training.
     """
-    from fairshot.cli.curves import draw_curves  # seconds to import, and --help needs none
+    # All this takes seconds to import, and --help needs none.
+    from fairshot.cli.curves import draw_curves
+    from fairshot.evaluation.run_folder import PSEUDO_NOVEL
 
-    draw_curves(run, pseudo or run / "pseudo-novel", (novel, held_out, draws), device, data, root)
+    draw_curves(run, pseudo or run / PSEUDO_NOVEL, (novel, held_out, draws), device, data, root)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import math
-import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -20,7 +19,6 @@ from safetensors.torch import load, save
 
 from fairshot.benchmarks import load_stream
 from fairshot.benchmarks.cache import Resize
-from fairshot.benchmarks.folder import FILE_NAME as SPLIT_FILE
 from fairshot.benchmarks.folder import Split, load_folder, replay_folder
 from fairshot.benchmarks.stream import Stream
 from fairshot.errors import UserError
@@ -28,14 +26,14 @@ from fairshot.evaluation.result import Environment, Result
 from fairshot.evaluation.run_folder import (
     CHECKPOINTS,
     FEATURES,
-    FIGURES,
-    LOG,
     MODEL,
     NAMED,
     RECIPE,
     RESULT,
+    SPLIT,
     TRAINING,
     TRAINING_COLUMNS,
+    clear_run,
     recipe_of,
     recorded_recipe,
 )
@@ -127,7 +125,7 @@ def find_pictures(
 
 def had_own_pictures(run: Path) -> bool:
     """Whether a run was on own pictures, of which it keeps the split."""
-    return (run / SPLIT_FILE).is_file()
+    return (run / SPLIT).is_file()
 
 
 def own_pictures_side(model: ModelSettings) -> int:
@@ -284,7 +282,7 @@ def _claimed(recipe: Recipe, place: Place) -> Iterator[None]:
     try:
         with FileLock(place.out / ".lock", timeout=0):
             if place.fresh:
-                _clear(place.out)
+                clear_run(place.out)
             remove_partial(place.out)
             if not (place.out / RECIPE).is_file():
                 write_atomically(place.out / RECIPE, recipe.as_yaml().encode())
@@ -298,14 +296,6 @@ def _claimed(recipe: Recipe, place: Place) -> Iterator[None]:
         raise UserError(
             f"{place.out} is in use by another process; wait for it or give another --out"
         ) from None
-
-
-def _clear(out: Path) -> None:
-    """Remove what runs write, and nothing else that may lie in the folder."""
-    for name in (RESULT, SPLIT_FILE, RECIPE, TRAINING, LOG, MODEL, FEATURES):
-        (out / name).unlink(missing_ok=True)
-    for name in (CHECKPOINTS, FIGURES):
-        shutil.rmtree(out / name, ignore_errors=True)
 
 
 def _as_csv(rows: list[Row]) -> bytes:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
+from fairshot.benchmarks.folder import FILE_NAME
 from fairshot.errors import UserError
 from fairshot.recipes import Recipe, load_recipe
 
 RESULT = "result.json"
 RECIPE = "recipe.yaml"  # with every default filled in
 LOG = "log.txt"
+SPLIT = FILE_NAME  # of own pictures
 MODEL = "model.safetensors"  # all that the base session learnt
 FEATURES = "features.safetensors"  # of the test images of all sessions
 TRAINING = "training.csv"
 TRAINING_COLUMNS = ("step", "epoch", "loss", "learning_rate", "images_per_second")
 CHECKPOINTS = "checkpoints"
 FIGURES = "figures"
+TRADEOFF, TRADEOFF_PAGE = "tradeoff.json", "tradeoff.md"
+POISONING, POISONING_PAGE = "poisoning.json", "poisoning.md"
+PSEUDO_NOVEL = "pseudo-novel"  # the folder of the training on which the trade-off's gates are chosen
 TRIALS = "trials.json"  # of a search for settings, whose folder is not that of a run
 NAMED = 5  # runs or classes that a message names
 
@@ -28,6 +34,15 @@ def nearby_runs(folder: Path) -> str:
             more = f" and {len(runs) - NAMED} more" if len(runs) > NAMED else ""
             return f"; finished runs are {', '.join(runs[:NAMED])}{more}"
     return ""
+
+
+def clear_run(run: Path) -> None:
+    """Remove what runs write and what was found out about them, and nothing else that may lie there."""
+    pages = (TRADEOFF, TRADEOFF_PAGE, POISONING, POISONING_PAGE)
+    for name in (RESULT, SPLIT, RECIPE, TRAINING, LOG, MODEL, FEATURES, *pages):
+        (run / name).unlink(missing_ok=True)
+    for name in (CHECKPOINTS, FIGURES, PSEUDO_NOVEL):
+        shutil.rmtree(run / name, ignore_errors=True)
 
 
 def recipe_of(run: Path) -> Recipe:

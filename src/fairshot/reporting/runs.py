@@ -21,12 +21,12 @@ from fairshot.evaluation.run_folder import (
     LOG,
     RECIPE,
     RESULT,
+    TRADEOFF,
     TRAINING,
     TRAINING_COLUMNS,
     TRIALS,
 )
 
-TRADE_OFF = "tradeoff.json"
 TRACES = (RESULT, RECIPE, LOG, CHECKPOINTS, TRAINING)  # any of these makes a folder a run
 DEEPEST_COLLECTION = 2  # folders below the one that is asked for: whole disks are not searched
 
@@ -170,11 +170,11 @@ def read_run(folder: Path) -> Run:
         missing.append(f"no {TRAINING}: the training curve needs it")
     except (KeyError, ValueError) as problem:
         missing.append(f"{TRAINING} cannot be read: {problem}")
-    if (folder / TRADE_OFF).is_file():
+    if (folder / TRADEOFF).is_file():
         try:
-            trade_off = TradeOff.model_validate_json((folder / TRADE_OFF).read_bytes())
+            trade_off = TradeOff.model_validate_json((folder / TRADEOFF).read_bytes())
         except ValidationError as problem:
-            missing.append(f"{TRADE_OFF} cannot be read: {problem.error_count()} values do not fit")
+            missing.append(f"{TRADEOFF} cannot be read: {problem.error_count()} values do not fit")
     return Run(folder, result, features_file, training, trade_off, tuple(missing))
 
 
