@@ -12,7 +12,9 @@ from commands import fairshot
 from fairshot.benchmarks import load_stream
 from fairshot.benchmarks.stream import LabelledPictures, Stream, StreamSettings
 from fairshot.errors import UserError
-from fairshot.evaluation.tuning import pseudo_stream
+from fairshot.evaluation.tuning import pseudo_stream, train_on
+from fairshot.recipes import load_recipe
+from fairshot.training.hardware import choose_hardware
 
 CUT = StreamSettings(base_classes=9, way=2, shots=3, sessions=2)
 SMALL = ["base_classes=6", "way=2", "shots=3", "sessions=1"]
@@ -69,6 +71,19 @@ def test_a_benchmark_without_sessions_cannot_be_tuned_for():
     alone = load_stream("doodles", StreamSettings(base_classes=5, sessions=0))
     with pytest.raises(UserError, match=r"benchmark\.sessions: 0"):
         pseudo_stream(alone, 2, 20)
+
+
+def test_the_seconds_of_a_training_are_those_of_all_processes_that_worked_on_it(tmp_path):
+    settings = ["model.size=10", "training.epochs=1", *(f"benchmark.{item}" for item in SMALL)]
+    recipe = load_recipe("doodles/ncm", settings)
+    small = pseudo_stream(load_stream("doodles", recipe.benchmark), novel=2, held_out=60)
+    _, first = train_on(recipe, small, choose_hardware("cpu"), tmp_path)
+    assert first > 0
+    for path in tmp_path.rglob("*.json"):  # as if it had been interrupted, and compiled before
+        note = json.loads(path.read_text()) | {"seconds": 1000, "compile_seconds": 300}
+        path.write_text(json.dumps(note))
+    _, again = train_on(recipe, small, choose_hardware("cpu"), tmp_path)
+    assert 700 < again < 700 + 100
 
 
 def tune(folder: Path, *arguments: str):

@@ -138,7 +138,7 @@ def train_on(
     method = build_method(recipe, stream)
     trainer = Trainer(fabric, recipe.training, recipe.views, recipe.model.size, recipe.seed, folder, reporter)
     method.fit_base(stream.base.train, trainer)
-    seconds = time.monotonic() - began - trainer.compile_seconds
+    seconds = time.monotonic() - began + trainer.earlier_seconds - trainer.compile_seconds
     return method, seconds
 
 
