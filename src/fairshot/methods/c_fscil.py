@@ -75,33 +75,41 @@ class CFSCIL(Episodic[CFSCILSettings], ReadoutSkeleton[CFSCILSettings]):
         "episodes with a sharpened cosine; nudges prototypes apart and realigns one layer",
         stores="one mean activation a class",
     )
+    parts = ("embedder", "realigned")
+    realigned: nn.Module  # the layer that answers; in the embedder it stays as it was trained
 
     def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:
         """Put the fully connected layer behind the backbone."""
-        embedder = super().build_embedder(model, channels)
-        embedder.follow_with(nn.Linear(embedder.width, self.settings.width), self.settings.width)
+        embedder, width = super().build_embedder(model, channels), self.settings.width
+        layer = nn.Linear(embedder.width, width)
+        embedder.follow_with(layer, width)
+        self.realigned = copy.deepcopy(layer)
         return embedder
+
+    @property
+    def readout(self) -> nn.Module:
+        """The layer as the last session realigned it."""
+        return self.realigned
 
     def rehearsal(self, episode: Episode) -> SharpEpisodes:
         """Return episodes with the sharpened cosine."""
         return SharpEpisodes(self.embedder, episode, self.settings.sharpness)
 
     def start(self, features: Features, labels: Tensor) -> None:
-        """Keep the mean activation of each base class, and realign."""
+        """Keep the mean activation of each base class, and realign the layer as it was trained."""
         super().start(features, labels)
-        self.embedder.follow_with(self.realigned(self.prototypes[:, 0]), self.settings.width)
+        self.realigned = self.realign(super().readout, self.prototypes[:, 0])
 
     def extend(self, features: Features, labels: Tensor) -> None:
         """Keep the mean activations of the new classes too, and realign."""
         means, counts = self.extended(features, labels)
-        layer = self.realigned(means[:, 0])
-        self.embedder.follow_with(layer, self.settings.width)
+        self.realigned = self.realign(self.realigned, means[:, 0])
         self.prototypes, self.counts = means, counts
 
-    def realigned(self, activations: Tensor) -> nn.Module:
-        """Return the layer, changed so that it maps activations (C, d) to targets that are farther apart."""
+    def realign(self, layer: nn.Module, activations: Tensor) -> nn.Module:
+        """Return a layer changed so that it maps activations (C, d) to targets that are farther apart."""
         chosen = self.settings
-        layer = copy.deepcopy(self.readout).requires_grad_(True)
+        layer = copy.deepcopy(layer).requires_grad_(True)
         if chosen.mode == "mean":
             return layer
         activations = activations.clone()
