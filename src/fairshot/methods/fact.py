@@ -111,6 +111,7 @@ class FACT(Skeleton[FACTSettings]):
     )
     decision_settings = frozenset({"virtual_share", "looked_through"})
     state = (*Skeleton.state, "virtual")
+    drawn = ("virtual",)
     virtual: Tensor  # (M, d)
 
     def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:

@@ -49,6 +49,7 @@ class Method(ABC, Generic[SettingsT]):
     decision_settings: ClassVar[frozenset[str]] = frozenset()  # settings that leave the training as it is
     parts: ClassVar[tuple[str, ...]] = ("embedder",)  # the modules that, with `state`, are all it has learnt
     state: ClassVar[tuple[str, ...]]  # the tensors
+    drawn: ClassVar[tuple[str, ...]] = ()  # those of them that are drawn at random and fixed before training
     frozen: ClassVar[bool] = True  # whether the network stays as the base session left it
 
     def __init__(
@@ -156,10 +157,12 @@ class Method(ABC, Generic[SettingsT]):
             setattr(self, name, tensors[name].to(self.embedder.device))
 
     def restore_parts(self, tensors: dict[str, Tensor]) -> None:
-        """Take over what was trained; the classifiers are still to be made of it, by `start`."""
+        """Take over what was trained, and with what; the classifiers are yet to be made, by `start_base`."""
         device = self.embedder.device
         for part in self.parts:
             getattr(self, part).to(device).load_state_dict(self._own(f"{part}.", tensors))
+        for name in self.drawn:
+            setattr(self, name, tensors[name].to(device))
 
     def _own(self, prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the tensors whose names begin so, without that beginning, where the network is."""

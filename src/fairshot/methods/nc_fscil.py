@@ -115,6 +115,7 @@ class NCFSCIL(ReadoutSkeleton[NCFSCILSettings]):
     )
     decision_settings = frozenset({"steps", "learning_rate"})
     state = (*ReadoutSkeleton.state, "vertices")
+    drawn = ("vertices",)
     vertices: Tensor  # (total classes, width)
 
     def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:
