@@ -20,7 +20,7 @@ from fairshot.training.batches import Batches
 from fairshot.training.hardware import choose_hardware
 from fairshot.training.loop import Step, TrainingSettings
 from fairshot.training.views import NOISE_COLUMNS
-from toys import MODEL, SMALL, VIEWS, after_base, fit_toy, toy_method, toy_stream
+from toys import MODEL, SMALL, VIEWS, after_base, fit_toy, learnt_base, toy_method, toy_stream
 
 every_method = pytest.mark.parametrize("name", methods())
 FLOORS = {"base": 70.0, "inc": 55.0, "overall": 65.0}
@@ -129,6 +129,19 @@ def test_all_it_has_learnt_is_in_its_tensors(name):
         pictures = session.test.pictures.take(range(0, 40, 8))
         assert torch.equal(copy.scores(copy.embed(pictures)), method.scores(method.embed(pictures)))
         assert copy.seen_classes == method.seen_classes == max(session.classes) + 1
+
+
+@every_method
+def test_its_classifiers_can_be_made_anew_of_what_was_trained(name):
+    """As a search for settings and a run on the base session of another do."""
+    method, stream = toy_method(name), toy_stream()
+    method.restore_parts({key: value.clone() for key, value in learnt_base(name).items()})
+    method.start_base(stream.base.train)
+    for key, value in learnt_base(name).items():
+        assert torch.equal(method.tensors()[key], value), key
+    anew, trained = run_sessions(method, stream), run_sessions(after_base(name), stream)
+    for one, other in zip(anew.confusions, trained.confusions, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @every_method

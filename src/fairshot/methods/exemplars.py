@@ -14,7 +14,7 @@ from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.methods.skeleton import PlainSkeleton, PlainT
 from fairshot.models.embedder import Features
 from fairshot.models.pixels import DevicePictures
-from fairshot.training.loop import Trainer
+from fairshot.progress import SILENT, Reporter
 
 
 def nearest_to_mean(features: Tensor, labels: Tensor, means: Tensor, count: int) -> Tensor:
@@ -42,16 +42,12 @@ class ExemplarSkeleton(PlainSkeleton[PlainT], Generic[PlainT]):
     def choose(self, features: Features, labels: Tensor) -> Tensor:
         """Return which pictures of the base session are kept."""
 
-    def fit_base(self, base: LabelledPictures, trainer: Trainer) -> None:
-        """Train, make the classifiers, and keep exemplars."""
-        super().fit_base(base, trainer)
-        kept = base.take(self.kept.cpu().numpy())
+    def start_base(self, base: LabelledPictures, reporter: Reporter = SILENT) -> None:
+        """Make the classifiers, and keep exemplars."""
+        features, labels = self.embed(base.pictures, reporter), self._labels(base)
+        self.start(features, labels)
+        kept = base.take(self.choose(features, labels).cpu().numpy())
         self.exemplars, self.exemplar_labels = self.images(kept.pictures), self._labels(kept)
-
-    def start(self, features: Features, labels: Tensor) -> None:
-        """Make the base prototypes, and choose the pictures to keep."""
-        super().start(features, labels)
-        self.kept = self.choose(features, labels)
 
     def learn(self, shots: LabelledPictures) -> None:
         """Learn new classes from a few pictures each."""
