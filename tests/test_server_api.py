@@ -230,6 +230,21 @@ def test_other_web_sites_do_not_come_in(client: TestClient, store: Store) -> Non
     assert "access-control-allow-origin" not in response.headers
 
 
+def test_made_up_paths_are_not_counted_apart(store: Store) -> None:
+    """Whoever is not let in, or asks for what is not there, must not fill the memory with counters."""
+    with TestClient(build_app(store, TOKEN, page=False), base_url="http://store.example") as client:
+        known = {"authorization": f"Bearer {TOKEN}"}
+        for number in range(20):
+            assert client.get(f"/api/{number}").status_code == 401
+            assert client.get(f"/api/{number}", headers=known).status_code == 404
+        assert client.put("/api/classes", headers=known).status_code == 405
+        counted = client.get("/api/metrics", headers=known).text
+    paths = {
+        line.split('"')[1] for line in counted.splitlines() if line.startswith("fairshot_requests_total")
+    }
+    assert paths == {"refused", "page", "/api/classes"}
+
+
 def test_addresses_and_tokens() -> None:
     assert choose_token("127.0.0.1", None) is None
     assert choose_token("::1", None) is None

@@ -90,13 +90,15 @@ class Guard:
         passage = _Passage(self.limits, receive, send)
         if self.token is not None and scope["path"] == LOGIN:
             await self._login(scope, passage)
+            where = "page"
         elif refusal := self._refusal(scope, headers):
             await passage.refuse(*refusal)
+            where = "refused"
         else:
             await passage.through(self.app, scope)
-        path = scope["path"] if scope["path"].startswith("/api/") and passage.status != 404 else "page"
-        self.metrics.requests.labels(path, str(passage.status)).inc()
-        self.metrics.seconds.labels(path).observe(time.perf_counter() - began)
+            where = _operation(scope)
+        self.metrics.requests.labels(where, str(passage.status)).inc()
+        self.metrics.seconds.labels(where).observe(time.perf_counter() - began)
 
     def _refusal(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
         host = headers.get("host", "")
@@ -215,6 +217,12 @@ class _Passage:
         pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
         await self._send({"type": "http.response.start", "status": status, "headers": pairs})
         await self._send({"type": "http.response.body", "body": body})
+
+
+def _operation(scope: Scope) -> str:
+    """Name the operation of the API that the application found for a request: one of few, unlike its path."""
+    path: str = getattr(scope.get("route"), "path", "")
+    return path if path.startswith("/api/") else "page"
 
 
 def _length(headers: dict[str, str]) -> int:
