@@ -74,6 +74,9 @@ class Served:
                 time.sleep(0.1)
         raise TimeoutError("the server did not come up")
 
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", int(self.url.rsplit(":", 1)[1])), timeout=30)
+
     def stop(self) -> None:
         self.process.terminate()
         self.process.wait(20)
@@ -139,12 +142,11 @@ def _metric(text: str, name: str) -> str:
 
 def test_slow_and_silent_clients_block_nobody(servers: dict[str, Served]) -> None:
     served = servers["photos"]
-    port = int(served.url.rsplit(":", 1)[1])
     begun = (
         b"POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 30000000\r\n"
         b"Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n"
     )
-    sockets = [socket.create_connection(("127.0.0.1", port)) for _ in range(60)]
+    sockets = [served.connect() for _ in range(60)]
     try:
         for index, each in enumerate(sockets):
             each.sendall([b"", b"POST /api/pre", begun][index % 3])
@@ -155,6 +157,18 @@ def test_slow_and_silent_clients_block_nobody(servers: dict[str, Served]) -> Non
     finally:
         for each in sockets:
             each.close()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [(b"Host: [\r\n", 421), (b"Host: [::1\r\n", 421), (b"Host: localhost\r\nOrigin: http://[\r\n", 403)],
+)
+def test_headers_that_are_no_addresses_are_refused(
+    servers: dict[str, Served], headers: bytes, status: int
+) -> None:
+    with servers["photos"].connect() as client:
+        client.sendall(b"POST /api/undo HTTP/1.1\r\nContent-Length: 0\r\n" + headers + b"\r\n")
+        assert client.recv(100).split()[1] == str(status).encode()
 
 
 def test_a_killed_server_loses_no_lesson(tmp_path: Path, servers: dict[str, Served]) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from fairshot.server.limits import Limits
 from fairshot.server.metrics import Metrics
@@ -102,11 +102,11 @@ class Guard:
 
     def _refusal(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
         host = headers.get("host", "")
-        if self.token is None and not is_loopback(urlsplit(f"//{host}").hostname or ""):
+        if self.token is None and not is_loopback(_address(f"//{host}").hostname or ""):
             return 421, "this server answers to localhost only"
         if self.token is not None and scope["path"] != HEALTH and not self._knows_token(headers):
             return 401, "a token is needed: Authorization: Bearer TOKEN, or open /login"
-        foreign = "origin" in headers and urlsplit(headers["origin"]).netloc != host
+        foreign = "origin" in headers and _address(headers["origin"]).netloc != host
         if foreign and scope["method"] not in SAFE_METHODS:
             return 403, "requests of other web sites are not served"
         if _length(headers) > self.limits.request_bytes:
@@ -223,6 +223,14 @@ def _operation(scope: Scope) -> str:
     """Name the operation of the API that the application found for a request: one of few, unlike its path."""
     path: str = getattr(scope.get("route"), "path", "")
     return path if path.startswith("/api/") else "page"
+
+
+def _address(given: str) -> SplitResult:
+    """Take an address apart; what is none has no parts."""
+    try:
+        return urlsplit(given)
+    except ValueError:
+        return SplitResult("", "", "", "", "")
 
 
 def _length(headers: dict[str, str]) -> int:
