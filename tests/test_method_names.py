@@ -13,7 +13,7 @@ from fairshot.recipes.recipe import OWN_METHOD
 PACKAGE = Path(fairshot.__file__).parent
 # What is made of the package's own method: its estimator, the store that is taught, the choice of its gate,
 # attacks on its Calibration.
-OF_OWN_METHOD = ("estimator.py", "teaching/", "cli/tradeoff.py", "evaluation/poisoning.py", "cli/poison.py")
+OF_OWN_METHOD = ("estimator.py", "teaching/", "cli/curves.py", "evaluation/poisoning.py", "cli/poison.py")
 
 
 def mentions(source: str) -> Iterator[tuple[str, str]]:

@@ -15,7 +15,7 @@ from fairshot.files import write_atomically
 
 app = typer.Typer(help="Switch parts of SSS on one by one, or change how it decides.", no_args_is_help=True)
 
-RECIPE = "cifar100/sss"
+BENCHMARK = "cifar100"
 PAGE = "ablation.md"
 PARTS = ("intra", "inter", "sr", "resistance", "calibration")
 COMPONENTS = {
@@ -28,12 +28,14 @@ COMPONENTS = {
 }
 FEATURES = ("separately", "transferable_only", "specific_only", "pre", "post", "anomaly_detection")
 
-RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe of SSS.")]
+RecipeName = Annotated[
+    str | None, typer.Argument(metavar="RECIPE", help=f"A recipe of SSS; if not given, that for {BENCHMARK}.")
+]
 
 
 @app.command("components")
 def components_command(
-    recipe: RecipeName = RECIPE,
+    recipe: RecipeName = None,
     set_: Set = [],  # noqa: B006 - typer copies it
     seed: Seed = None,
     device: Device = "auto",
@@ -61,7 +63,7 @@ def components_command(
 
 @app.command("features")
 def features_command(
-    recipe: RecipeName = RECIPE,
+    recipe: RecipeName = None,
     set_: Set = [],  # noqa: B006 - typer copies it
     seed: Seed = None,
     device: Device = "auto",
@@ -87,7 +89,7 @@ def features_command(
 
 
 def _run_rows(
-    recipe: str,
+    recipe: str | None,
     rows: dict[str, dict[str, Any]],
     taken: dict[str, Path],  # rows that take the base session of another run
     overrides: list[str],
@@ -99,9 +101,10 @@ def _run_rows(
 ) -> dict[str, Path]:
     """Run the rows of a table, each a run of its own that is not repeated when finished."""
     from fairshot.evaluation.experiment import Place
-    from fairshot.recipes import load_recipe
+    from fairshot.recipes import default_recipe, load_recipe
     from fairshot.training.hardware import choose_hardware
 
+    recipe = recipe or default_recipe(BENCHMARK)
     fabric = choose_hardware(device)
     results = []
     for name, changes in rows.items():

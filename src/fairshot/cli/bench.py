@@ -22,8 +22,11 @@ app = typer.Typer(help="Measure speed, beside the plain way to do the same.", no
 @app.command("train")
 def train_command(
     recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="The recipe whose base session is timed.")
-    ] = "cifar100/sss",
+        str | None,
+        typer.Argument(
+            metavar="RECIPE", help="The recipe whose base session is timed; if not given, SSS on CIFAR-100."
+        ),
+    ] = None,
     device: Device = "auto",
     classes: Annotated[int, typer.Option(min=2, help="Base classes.")] = 60,
     images: Annotated[int, typer.Option(min=8, help="Training images; random pixels.")] = 30_000,
@@ -32,9 +35,10 @@ def train_command(
 ) -> None:
     """Images a second of base training, and its share of what the hardware's matrix products reach."""
     from fairshot.bench.train import measure_training
-    from fairshot.recipes import load_recipe
+    from fairshot.recipes import default_recipe, load_recipe
     from fairshot.training.hardware import choose_hardware, describe_device
 
+    recipe = recipe or default_recipe("cifar100")
     fabric = choose_hardware(device)
     rows = measure_training(
         load_recipe(recipe, set_), fabric, classes, images, plain_steps, ConsoleReporter("bench")
