@@ -1,14 +1,20 @@
 """A grid of runs: planned once, skipped when finished, continued when not, on this machine or through Ray."""
 
+import math
 import re
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from commands import fairshot
 from fairshot.errors import UserError
+from fairshot.evaluation import cluster
+from fairshot.evaluation.experiment import run
 from fairshot.evaluation.grid import plan
 from fairshot.evaluation.result import Result
+from fairshot.evaluation.run_folder import claimed
 from fairshot.methods import methods
 from fairshot.recipes import load_recipe
 from fairshot.reporting.conditions import TITLES, UNKNOWN, conditions
@@ -110,6 +116,70 @@ def test_through_ray_two_runs_end_as_they_do_here(tmp_path):
     again = fairshot(tmp_path, *arguments)
     assert again.stdout == command.stdout
     assert again.stderr.count("finished already") == 2
+
+
+class OneMachine:
+    """Stands in for Ray where it begins runs, and calls `begin` to do so."""
+
+    exceptions = SimpleNamespace(RayError=RuntimeError)
+
+    def __init__(self, begin):
+        self.begin, self.ended = begin, {}
+
+    def remote(self, **_):
+        return lambda function: SimpleNamespace(remote=lambda task: self.start(function, task))
+
+    def start(self, function, task):
+        self.ended[task.out] = self.begin(function, task)
+        return task.out
+
+    def wait(self, references, timeout):
+        return references, []
+
+    def get(self, reference):
+        return self.ended[reference]
+
+    def shutdown(self):
+        pass
+
+
+def test_a_machine_that_is_lost_costs_a_fresh_run_no_checkpoint(tmp_path, monkeypatch):
+    cells = plan(["ncm"], ["doodles"], [0], [None], [*SMALL, "training.epochs=2"], tmp_path)
+    earlier = cells[0].out / "checkpoints" / "base" / "step-00000007.json"
+    earlier.parent.mkdir(parents=True)
+    earlier.write_text("what --fresh is to forget")
+
+    def lost_once(function, task):
+        with monkeypatch.context() as patch:
+            patch.setattr(cluster, "run", lambda recipe, place: run(recipe, replace(place, max_minutes=0)))
+            assert function(task).unfinished
+        assert not earlier.exists()
+        return function(task)
+
+    monkeypatch.setattr(cluster, "_connected", lambda: OneMachine(lost_once))
+    (ended,) = cluster.run_on_ray(cells, "cpu", "", None, fresh=True, max_minutes=math.inf)
+    assert ended.problem is None
+    assert "going on from step 1\n" in (cells[0].out / "log.txt").read_text()
+    with claimed(cells[0].out):
+        (ended,) = cluster.run_on_ray(cells, "cpu", "", None, fresh=True, max_minutes=math.inf)
+    assert "in use by another process" in ended.problem
+    assert cells[0].finished
+
+
+def test_a_time_limit_is_that_of_the_whole_grid_through_ray_too(tmp_path, monkeypatch):
+    clock = SimpleNamespace(now=0.0, time=lambda: clock.now)
+    limits = []
+
+    def run_two_minutes(recipe, place):
+        limits.append(place.max_minutes)
+        clock.now += 120
+
+    monkeypatch.setattr(cluster, "time", clock, raising=False)
+    monkeypatch.setattr(cluster, "run", run_two_minutes)
+    monkeypatch.setattr(cluster, "_connected", lambda: OneMachine(lambda function, task: function(task)))
+    cells = plan(["ncm"], ["doodles"], [0, 1, 2], [None], [], tmp_path)
+    assert len(list(cluster.run_on_ray(cells, "cpu", "", None, fresh=False, max_minutes=3))) == 3
+    assert limits == [3, 1, 0]
 
 
 def test_conditions_say_what_sets_rows_apart():

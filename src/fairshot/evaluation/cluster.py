@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import yaml
 from fairshot.errors import TrainingStopped, UserError
 from fairshot.evaluation.experiment import Place, run
 from fairshot.evaluation.grid import Cell
-from fairshot.evaluation.run_folder import LOG
+from fairshot.evaluation.run_folder import LOG, claimed, clear_run
 from fairshot.methods.own import load_own, own_sources
 from fairshot.progress import LogReporter
 from fairshot.recipes import check_recipe
@@ -41,8 +42,7 @@ class Task:
     device: str
     command: str
     root: Path | None
-    fresh: bool
-    max_minutes: float
+    deadline: float  # in seconds of time.time(), which machines share
     own_methods: list[str]
 
 
@@ -52,20 +52,25 @@ def run_on_ray(
     """Run cells on the Ray cluster that is reachable from here, or on this machine if none is.
 
     Yields each as it ends, in between None about every second. Closed early, it asks all runs to stop,
-    which they do after a checkpoint.
+    which they do after a checkpoint. Fresh runs are cleared here and once: one whose machine is lost goes on.
     """
+    deadline = time.time() + 60 * max_minutes
     ray = _connected()
     if device == "auto":
         device = "cuda" if ray.cluster_resources().get("GPU", 0) else "cpu"
     gpus = 1 if device == "cuda" else 0
     start = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(_run_there)
     waiting = {}
-    for cell in cells:
-        out = cell.out.resolve()
-        place = None if root is None else root.resolve()
-        task = Task(cell.recipe.as_yaml(), out, device, command, place, fresh, max_minutes, own_sources())
-        waiting[start.remote(task)] = cell
     try:
+        for cell in cells:
+            try:
+                if fresh:
+                    with claimed(cell.out):
+                        clear_run(cell.out)
+            except UserError as problem:  # the others can still run
+                yield Ended(cell, str(problem))
+            else:
+                waiting[start.remote(_task(cell, device, command, root, deadline))] = cell
         while waiting:
             done, _ = ray.wait(list(waiting), timeout=1.0)
             for reference in done:
@@ -76,6 +81,11 @@ def run_on_ray(
         for reference in waiting:
             ray.cancel(reference)
         ray.shutdown()
+
+
+def _task(cell: Cell, device: str, command: str, root: Path | None, deadline: float) -> Task:
+    place = None if root is None else root.resolve()
+    return Task(cell.recipe.as_yaml(), cell.out.resolve(), device, command, place, deadline, own_sources())
 
 
 def _connected() -> ModuleType:
@@ -114,8 +124,7 @@ def _run_there(task: Task) -> Ended:
         choose_hardware(task.device),
         task.command,
         task.root,
-        fresh=task.fresh,
-        max_minutes=task.max_minutes,
+        max_minutes=max(0, (task.deadline - time.time()) / 60),
         reporter=LogReporter(task.out / LOG),
     )
     try:

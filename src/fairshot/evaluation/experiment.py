@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from filelock import FileLock, Timeout
 from safetensors import safe_open
 from safetensors.torch import load, save
 
@@ -33,6 +32,7 @@ from fairshot.evaluation.run_folder import (
     SPLIT,
     TRAINING,
     TRAINING_COLUMNS,
+    claimed,
     clear_run,
     recipe_of,
     recorded_recipe,
@@ -87,7 +87,7 @@ def run(recipe: Recipe, place: Place) -> Result | None:
     if place.base is not None:
         check_images(place.base, stream)
     method = build_method(recipe, stream)  # before anything is written: it may refuse its settings
-    with _claimed(recipe, place) if place.fabric.is_global_zero else nullcontext():
+    with _prepared(recipe, place) if place.fabric.is_global_zero else nullcontext():
         place.fabric.barrier()  # the folder is in order before anybody reads it
         if (place.out / RESULT).is_file():
             place.reporter.say(f"{place.out} is finished already; --fresh runs it again")
@@ -273,29 +273,20 @@ def _result(recipe: Recipe, stream: Stream, place: Place, method: Method[Any], o
 
 
 @contextmanager
-def _claimed(recipe: Recipe, place: Place) -> Iterator[None]:
+def _prepared(recipe: Recipe, place: Place) -> Iterator[None]:
     """Keep other processes out of the run folder, and another recipe's leftovers out of this run."""
-    try:
-        place.out.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise UserError(f"--out {place.out}: this folder cannot be made ({problem}); give another") from None
-    try:
-        with FileLock(place.out / ".lock", timeout=0):
-            if place.fresh:
-                clear_run(place.out)
-            remove_partial(place.out)
-            if not (place.out / RECIPE).is_file():
-                write_atomically(place.out / RECIPE, recipe.as_yaml().encode())
-            elif recorded_recipe(place.out) != recipe:
-                raise UserError(
-                    f"{place.out} holds a run of another recipe (see its recipe.yaml); give another --out, "
-                    "or begin anew in this one with --fresh"
-                )
-            yield
-    except Timeout:
-        raise UserError(
-            f"{place.out} is in use by another process; wait for it or give another --out"
-        ) from None
+    with claimed(place.out):
+        if place.fresh:
+            clear_run(place.out)
+        remove_partial(place.out)
+        if not (place.out / RECIPE).is_file():
+            write_atomically(place.out / RECIPE, recipe.as_yaml().encode())
+        elif recorded_recipe(place.out) != recipe:
+            raise UserError(
+                f"{place.out} holds a run of another recipe (see its recipe.yaml); give another --out, "
+                "or begin anew in this one with --fresh"
+            )
+        yield
 
 
 def _as_csv(rows: list[Row]) -> bytes:

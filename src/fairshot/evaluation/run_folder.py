@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from fairshot.benchmarks.folder import FILE_NAME
 from fairshot.errors import UserError
@@ -34,6 +38,20 @@ def nearby_runs(folder: Path) -> str:
             more = f" and {len(runs) - NAMED} more" if len(runs) > NAMED else ""
             return f"; finished runs are {', '.join(runs[:NAMED])}{more}"
     return ""
+
+
+@contextmanager
+def claimed(run: Path) -> Iterator[None]:
+    """Make the folder of a run, and keep other processes out of it."""
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise UserError(f"--out {run}: this folder cannot be made ({problem}); give another") from None
+    try:
+        with FileLock(run / ".lock", timeout=0):
+            yield
+    except Timeout:
+        raise UserError(f"{run} is in use by another process; wait for it or give another --out") from None
 
 
 def clear_run(run: Path) -> None:
