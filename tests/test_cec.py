@@ -1,6 +1,7 @@
 """CEC: attention over prototypes and one query, learnt in episodes whose later classes are turned images."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -67,8 +68,6 @@ def test_an_order_is_made_of_episodes():
         assert all(len(set(images)) == 5 for images in task)
     assert np.array_equal(order, episode.order(labels, np.random.default_rng(1)))
     assert not np.array_equal(order, episode.order(labels, np.random.default_rng(2)))
-    with pytest.raises(UserError, match="needs 20 training images, but there are 19"):
-        episode.order(labels[:19], np.random.default_rng(0))
 
 
 def test_a_class_with_too_few_images_repeats_some():
@@ -112,6 +111,7 @@ def test_the_attention_learns_only_in_the_episodes():
     method, seen = toy_method("cec"), {}
 
     class Watching:
+        fabric = SimpleNamespace(world_size=1)
         settings = type("S", (), {"model_copy": lambda self, update: update})()
 
         def train(self, objective, data, phase="base", settings=None):
@@ -122,3 +122,19 @@ def test_the_attention_learns_only_in_the_episodes():
     assert seen["base"] == (False, None)
     assert seen["episodes"][0]
     assert seen["episodes"][1]["batch"] == 3 * 10
+
+
+@pytest.mark.parametrize("name", ["cec", "c_fscil"])
+@pytest.mark.parametrize(
+    ("options", "processes", "message"),
+    [
+        ({"queries": 39}, 1, r"3 classes with 2 \+ 39 images needs 123 training images, but there are 120"),
+        ({}, 4, "has 30, which 4 processes cannot share evenly"),
+    ],
+)
+def test_impossible_episodes_are_refused_before_anything_is_trained(name, options, processes, message):
+    class NoTrainer:
+        fabric = SimpleNamespace(world_size=processes)
+
+    with pytest.raises(UserError, match=message):
+        toy_method(name, **options).train_base(toy_stream().base.train, NoTrainer())

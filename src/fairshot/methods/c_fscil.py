@@ -49,7 +49,7 @@ class SharpEpisodes(EpisodicObjective):
         """Return the mean over queries of minus the logarithm of the share of the true class."""
         del labels, noise
         _, features = self.embedder(views[0])
-        support, queries = self.episode.split(features)
+        support, queries = self.split(features)
         prototypes = normalize(support.mean(2), dim=-1)
         queries = normalize(queries, dim=-1)
         similar = soft_abs(torch.einsum("ewqd,ecd->ewqc", queries, prototypes).float(), self.sharpness)

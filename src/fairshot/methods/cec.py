@@ -12,6 +12,7 @@ from fairshot.methods.episodic import Episodic, EpisodicObjective, EpisodicSetti
 from fairshot.methods.method import Facts
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.training.episodes import Episode
+from fairshot.training.hardware import from_all_processes, own_share
 from fairshot.training.loop import Trainer
 
 QUERIES_AT_ONCE = 256  # each needs prototypes of its own
@@ -85,7 +86,7 @@ class PseudoSessions(EpisodicObjective):
         del labels
         images = torch.cat([views[0], self.turned(views[0], noise[:, 0])])
         g, _ = self.embedder(images)
-        supports, queries = zip(*(self.episode.split(part) for part in g.chunk(2)), strict=True)
+        supports, queries = zip(*(self.split(part) for part in g.chunk(2)), strict=True)
         prototypes = torch.cat(supports, dim=1).mean(2)
         classes = prototypes.shape[1]
         adapted, seen = self.embedder.attention(prototypes, torch.cat(queries, dim=1).flatten(1, 2))
@@ -95,8 +96,9 @@ class PseudoSessions(EpisodicObjective):
 
     def turned(self, images: Tensor, noise: Tensor) -> Tensor:
         """Turn the images of each episode by one, two or three quarters, the same for all of them."""
+        noise = from_all_processes(noise)  # another process may hold the first image, which decides
         quarters = (3 * noise.reshape(-1, self.episode.images)[:, :1]).long()
-        quarters = quarters.expand(-1, self.episode.images).flatten()
+        quarters = own_share(quarters.expand(-1, self.episode.images).flatten())
         ways = torch.stack([images.rot90(k, (2, 3)) for k in (1, 2, 3)])
         return ways[quarters, torch.arange(len(images), device=images.device)]
 

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar, cast
 
 import numpy as np
 from pydantic import Field
+from torch import Tensor
 
 from fairshot.benchmarks.pictures import Ints
 from fairshot.benchmarks.stream import LabelledPictures
@@ -14,6 +15,7 @@ from fairshot.methods.method import MethodSettings
 from fairshot.methods.skeleton import PlainSkeleton, SkeletonSettings
 from fairshot.models.embedder import Embedder
 from fairshot.training.episodes import Episode
+from fairshot.training.hardware import joined
 from fairshot.training.loop import Objective, Trainer
 
 
@@ -28,7 +30,7 @@ class EpisodicSettings(SkeletonSettings):
 
 
 class EpisodicObjective(Objective):
-    """What is trained on episodes: a step is one of them."""
+    """What is trained on episodes: a step is one of them, whose images the processes share."""
 
     def __init__(self, embedder: Embedder, episode: Episode) -> None:
         super().__init__()
@@ -37,6 +39,10 @@ class EpisodicObjective(Objective):
     def order(self, labels: Ints, rng: np.random.Generator) -> Ints:
         """Visit the images episode by episode."""
         return self.episode.order(labels, rng)
+
+    def split(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Part the features of this process and those of all others into support and queries of episodes."""
+        return self.episode.split(joined(features))
 
 
 EpisodicT = TypeVar("EpisodicT", bound=EpisodicSettings)
@@ -56,9 +62,10 @@ class Episodic(PlainSkeleton[EpisodicT], Generic[EpisodicT]):
 
     def train_base(self, base: LabelledPictures, trainer: Trainer) -> None:
         """Train on all base classes at once, then episode by episode."""
-        super().train_base(base, trainer)
         chosen = self.settings
         episode = Episode(min(chosen.way, self.base_classes), chosen.shots, chosen.queries)
+        episode.check(len(base), trainer.fabric.world_size)  # now, not when a phase has been trained
+        super().train_base(base, trainer)
         phase = trainer.settings.model_copy(
             update={
                 "epochs": chosen.episode_epochs,

@@ -29,13 +29,22 @@ class Episode:
         """Images in all."""
         return self.way * self.each
 
+    def check(self, available: int, processes: int) -> None:
+        """Refuse episodes of more images than there are, or that processes cannot share evenly."""
+        told = f"an episode of {self.way} classes with {self.shots} + {self.queries} images"
+        if available < self.images:
+            raise UserError(
+                f"{told} needs {self.images} training images, but there are {available}; ask for smaller "
+                "episodes with method.way, method.shots or method.queries"
+            )
+        if self.images % processes:
+            raise UserError(
+                f"{told} has {self.images}, which {processes} processes cannot share evenly; give other "
+                "--processes, or another method.way, method.shots or method.queries"
+            )
+
     def order(self, labels: Ints, rng: np.random.Generator) -> Ints:
         """Return images in the order of episodes, as many as fit: class by class, support images first."""
-        if len(labels) < self.images:
-            raise UserError(
-                f"an episode of {self.way} classes with {self.shots} + {self.queries} images needs "
-                f"{self.images} training images, but there are {len(labels)}; ask for smaller episodes"
-            )
         by_class = [np.flatnonzero(labels == label) for label in np.unique(labels)]
         chosen = []
         for _ in range(len(labels) // self.images):

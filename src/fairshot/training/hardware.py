@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from fairshot.errors import UserError
 
@@ -66,14 +67,40 @@ def share_batch_norms(module: nn.Module, fabric: Fabric) -> None:
                 )
 
 
+def rank_and_processes() -> tuple[int, int]:
+    """Return which process this is, and how many there are."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return 0, 1
+    return torch.distributed.get_rank(), torch.distributed.get_world_size()
+
+
 def from_all_processes(values: Tensor) -> Tensor:
     """Put together what every process holds, without gradient; alone, a process has all there is."""
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+    _, processes = rank_and_processes()
+    if processes == 1:
         return values.detach()
-    processes = torch.distributed.get_world_size()
     gathered = values.new_empty(processes * len(values), *values.shape[1:])
     torch.distributed.all_gather_into_tensor(gathered, values.detach().contiguous())
     return gathered
+
+
+def joined(features: Tensor) -> Tensor:
+    """Put together the features (N, d) of every process, with gradient.
+
+    A loss of all of them has in every process the same value, and after the gradients are averaged the same
+    gradient as in one process alone.
+    """
+    rank, processes = rank_and_processes()
+    if processes == 1:
+        return features
+    before, after = rank * len(features), (processes - 1 - rank) * len(features)
+    return _over_processes(pad(features, (0, 0, before, after)))
+
+
+def own_share(values: Tensor) -> Tensor:
+    """Return those rows of a global batch that this process works on."""
+    rank, processes = rank_and_processes()
+    return values.chunk(processes)[rank]
 
 
 class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
