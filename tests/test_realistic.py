@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn.functional import normalize
 
 from fairshot.classifiers.calibration import calibrate, degrees
 from fairshot.classifiers.prototypes import prototypes as class_means
@@ -155,6 +156,21 @@ def test_copies_count_once():
     for state in (once, often, later):
         assert len(state.kept) == 1
     torch.testing.assert_close(prototypes(later, bounds), prototypes(once, bounds))
+
+
+def test_copies_that_are_a_little_changed_count_once_among_others_that_score_alike():
+    labelled, features, labels = world()
+    one = features[labels == 3][:1]
+    axis = normalize(labelled[3], dim=-1)
+    mirrored = 2 * (one * axis).sum(-1, keepdim=True) * axis - one  # another picture, as similar to class 3
+    assert similarity(one, mirrored) < 0.99
+    many = torch.cat([one, mirrored]).repeat(300, 1, 1)
+    jitter = torch.randn(many.shape, generator=torch.Generator().manual_seed(0), dtype=many.dtype)
+    many = many + 0.003 * jitter
+    assert (similarity(many, labelled).argmax(1) == 3).all()
+    state = absorb(begin(labelled, ALPHA), many, ids(many), Bounds())
+    assert len(state.kept) == 2
+    assert similarity(state.kept, torch.cat([one, mirrored])).argmax(0).unique().numel() == 2
 
 
 def test_the_journal_says_who_absorbed_what_and_rollback_undoes_it():

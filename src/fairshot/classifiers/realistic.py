@@ -6,7 +6,7 @@ show pictures to the system could lead a class astray. Here the movement is boun
 - a class keeps the R samples most similar to its labelled prototype, of all that ever came: order and batch
   size have no effect, and later samples must be more typical than earlier ones to count;
 - recognition is by the labelled prototypes, never by moved ones: no batch paves the way for the next;
-- a copy of a kept sample does not count: repetition has no effect;
+- a copy of a kept sample does not count, were it changed a little: repetition has no effect;
 - alpha grows with the samples kept and reaches the paper's value at R of them: a few move little;
 - no prototype moves farther from its labelled one than a share of the way to the nearest other class;
 - every batch is in the journal, and the last ones can be rolled back.
@@ -18,11 +18,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 import torch
-from torch.nn.functional import normalize
 
 from fairshot.classifiers.calibration import NOBODY, recognise
 from fairshot.classifiers.prototypes import class_sums
 from fairshot.classifiers.similarity import similarity
+
+AT_ONCE = 256  # samples that are compared with all before them
 
 
 @dataclass(frozen=True)
@@ -150,13 +151,27 @@ def _owners(candidates: torch.Tensor, labelled: torch.Tensor, bounds: Bounds) ->
 
 
 def _copies(candidates: torch.Tensor, scores: torch.Tensor, bounds: Bounds) -> torch.Tensor:
-    """Find the candidates that repeat an earlier one.
-
-    Copies score alike, so in the order of scores they are neighbours.
-    """
-    order = scores.amax(1).argsort(descending=True, stable=True)
-    directions = normalize(candidates, dim=-1).flatten(1)[order]
-    alike = (directions[1:] * directions[:-1]).sum(1) / candidates.shape[1] > bounds.copies
+    """Find the candidates that repeat one which the same class recognises better, or as well and earlier."""
+    best, winner = scores.max(1)
+    order = best.argsort(descending=True, stable=True)
+    order = order[best[order] > bounds.threshold]  # nobody keeps the others
+    order = order[winner[order].argsort(stable=True)]
     repeated = torch.zeros(len(candidates), dtype=torch.bool, device=candidates.device)
-    repeated[order[1:]] = alike
+    for own in torch.split(order, winner[order].bincount().tolist()):
+        repeated[own] = _repeated(candidates[own], bounds)
+    return repeated
+
+
+def _repeated(candidates: torch.Tensor, bounds: Bounds) -> torch.Tensor:
+    """Find which candidates of one class, the most similar first, repeat one before them (K,).
+
+    After as many others as a class keeps, none is looked for.
+    """
+    repeated = torch.zeros(len(candidates), dtype=torch.bool, device=candidates.device)
+    for start in range(0, len(candidates), AT_ONCE):
+        end = start + AT_ONCE
+        alike = similarity(candidates[start:end], candidates[:end]) > bounds.copies
+        repeated[start:end] = alike.tril(start - 1).any(1)
+        if (~repeated[:end]).sum() >= bounds.at_most:
+            break
     return repeated
