@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 import itertools
+import select
+import socket
 import struct
+import threading
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -19,6 +22,7 @@ from stores import drawings, make_store
 
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
 import schemathesis
+import uvicorn
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
@@ -28,7 +32,7 @@ from fairshot.server import guard
 from fairshot.server.app import build_app
 from fairshot.server.batching import Batcher
 from fairshot.server.limits import Limits, Refused
-from fairshot.server.serving import choose_token
+from fairshot.server.serving import ImpatientProtocol, choose_token, listen
 from fairshot.teaching import Store
 
 TOKEN = "a1b2c3d4e5f6a7b8c9d0"
@@ -194,6 +198,41 @@ def test_slow_bodies_are_given_up(store: Store) -> None:
     }
     asyncio.run(asyncio.wait_for(app(scope, receive, send), 5))
     assert [message["status"] for message in sent if message["type"] == "http.response.start"] == [408]
+
+
+@pytest.fixture
+def impatient(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Serve on a port of this machine, and give requests a moment to begin."""
+    monkeypatch.setattr(Limits, "header_seconds", 1.5)
+    config = uvicorn.Config(build_app(store, page=False), http=ImpatientProtocol, log_level="error")
+    server, listener = uvicorn.Server(config), listen("127.0.0.1", 0)
+    listener.listen()
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    yield listener.getsockname()[1]
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.mark.parametrize("earlier", [0, 2])
+def test_every_request_of_a_connection_must_begin_in_time(impatient: int, earlier: int) -> None:
+    request = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n"
+    with socket.create_connection(("127.0.0.1", impatient), timeout=30) as client:
+        for _ in range(earlier):
+            client.sendall(request + b"\r\n")
+            received = b""
+            while not received.endswith(b"}"):
+                received += client.recv(1000) or pytest.fail("closed before the answer")
+        client.sendall(request + b"X: ")
+        for _ in range(200):  # a byte now and then, for ten seconds at least
+            try:
+                client.sendall(b"x")
+                if select.select([client], [], [], 0.05)[0] and client.recv(1) == b"":
+                    break
+            except ConnectionError:
+                break
+        else:
+            pytest.fail("the head of a request may take for ever")
 
 
 def test_strangers_need_the_token(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

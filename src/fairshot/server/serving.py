@@ -20,16 +20,28 @@ SHORTEST_TOKEN = 16
 
 
 class ImpatientProtocol(H11Protocol):
-    """HTTP/1.1 that closes connections which do not begin a request in time."""
+    """HTTP/1.1 that closes connections which do not begin their next request in time."""
+
+    _patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Give a new connection so long to send the head of its first request."""
         super().connection_made(transport)
-        self.loop.call_later(Limits.header_seconds, self._close_if_idle)
+        self._expect_request()
 
-    def _close_if_idle(self) -> None:
-        begun: object = self.cycle  # of a request; none as long as its head has not arrived
-        if begun is None and not self.transport.is_closing():
+    def on_response_complete(self) -> None:
+        """Give it as long for the head of the next one."""
+        self._expect_request()
+        super().on_response_complete()
+
+    def _expect_request(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+        self._patience = self.loop.call_later(Limits.header_seconds, self._close_unless_begun, self.cycle)
+
+    def _close_unless_begun(self, former: object) -> None:
+        """Close if the former request is still the last: another begins when its head has arrived."""
+        if self.cycle is former and not self.transport.is_closing():
             self.transport.close()
 
 
