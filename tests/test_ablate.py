@@ -236,8 +236,9 @@ def test_runs_of_several_seeds_share_one_pseudo_novel_training(folder, curves):
     done = fairshot(folder, "run", "doodles/sss", "--seed", "1", "--out", "seed1", *TINY)
     assert done.process.exitcode == 0, done.stderr
     shared = ["--pseudo", "components/resistance/pseudo-novel"]
-    done = fairshot(folder, "tradeoff", "seed1", *shared, *PSEUDO)
+    done = fairshot(folder, "tradeoff", "seed1", *shared, *PSEUDO, "--root", "my data")
     assert done.process.exitcode == 0, done.stderr
+    assert " --root 'my data' " in done.stdout  # the command that runs the choice looks there too
     found = json.loads((folder / "seed1" / "tradeoff.json").read_text())
     first = json.loads((folder / "components" / "resistance" / "tradeoff.json").read_text())
     assert found["chosen_on_pseudo_novel"] == first["chosen_on_pseudo_novel"]

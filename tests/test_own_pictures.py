@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 
 import numpy as np
@@ -80,6 +81,10 @@ def test_settings_and_gates_are_chosen_on_own_pictures_too(photos, tmp_path):
     drawn = fairshot(tmp_path, "tradeoff", "one", "--data", "photos", "--draws", "1", *few, "--device", "cpu")
     assert drawn.process.exitcode == 0, drawn.stderr
     assert json.loads((tmp_path / "one" / "tradeoff.json").read_text())["rules"]
+    advice = next(line for line in drawn.stdout.splitlines() if line.startswith("  fairshot run "))
+    gated = fairshot(tmp_path, *shlex.split(advice)[1:], "--device", "cpu")
+    assert gated.process.exitcode == 0, gated.stderr
+    assert Result.read(tmp_path / "one-gate").class_names == Result.read(tmp_path / "one").class_names
     poisoned = fairshot(tmp_path, "poison", "one", "--data", "photos", "--device", "cpu")
     assert poisoned.process.exitcode == 0, poisoned.stderr
     assert re.search(r"^noise +10 +\d+\.\d\d ", poisoned.stdout, re.MULTILINE)

@@ -51,7 +51,7 @@ def draw_curves(
     chosen = _choose(_pseudo_recipe(folder, recipe), stream, place, folder, sizes)
     points = _curves(recipe, stream, place, chosen)
     _write(run, points, chosen)
-    _show(run, points, chosen)
+    _show(place, points, chosen)
 
 
 def _recipe_of_sss(run: Path) -> Recipe:
@@ -181,15 +181,23 @@ def _line(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _show(run: Path, points: Sequence[Point], chosen: Mapping[str, Point]) -> None:
+def _show(place: Place, points: Sequence[Point], chosen: Mapping[str, Point]) -> None:
     """Print the points that matter, and how to run the best of the chosen gates."""
     CONSOLE.print(_table(_telling(points, chosen), chosen))
-    CONSOLE.print(f"all {len(points)} points: {run / 'tradeoff.md'}", highlight=False, soft_wrap=True)
+    page = place.out / TRADEOFF_PAGE
+    CONSOLE.print(f"all {len(points)} points: {page}", highlight=False, soft_wrap=True)
     best = max(chosen.values(), key=lambda point: point.both)
     CONSOLE.print(f"best on pseudo-novel classes: {best.gate.family}; to run it:", highlight=False)
-    sets = [f"--set=method.{key}={json.dumps(value)}" for key, value in best.gate.settings().items()]
-    command = ["fairshot", "run", str(run / RECIPE), "--base", str(run), *sets, "--out", f"{run}-gate"]
-    CONSOLE.print(f"  {shlex.join(command)}", highlight=False, soft_wrap=True)
+    CONSOLE.print(f"  {shlex.join(_command(place, best.gate))}", highlight=False, soft_wrap=True)
+
+
+def _command(place: Place, gate: Gate) -> list[str]:
+    """Return the command that runs a gate on the base session and the images of the run."""
+    command = ["fairshot", "run", str(place.out / RECIPE), "--base", str(place.out)]
+    command += [f"--set=method.{key}={json.dumps(value)}" for key, value in gate.settings().items()]
+    for option, folder in (("--data", place.photos), ("--root", place.root)):
+        command += [] if folder is None else [option, str(folder)]
+    return [*command, "--out", f"{place.out}-gate"]
 
 
 def _telling(points: Sequence[Point], chosen: Mapping[str, Point]) -> list[Point]:
