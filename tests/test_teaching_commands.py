@@ -24,6 +24,7 @@ from fairshot.recipes import load_recipe
 from fairshot.teaching import Store
 from fairshot.teaching.confidence import Confidence, Logistic
 from fairshot.teaching.evaluating import evaluate, read_folder
+from fairshot.teaching.held_out import trials_of
 from fairshot.teaching.network import Network
 from fairshot.teaching.onnx_file import export_onnx
 from fairshot.teaching.photos import Preparation, as_drawing
@@ -259,9 +260,19 @@ def test_threshold_can_be_chosen_on_own_images_and_undone(store: Path, doodles: 
     fairshot("teach", store, "umbrella", doodles / "teach" / "umbrella")
     with Store(store) as opened:
         before = opened.snapshot().confidence
+        choosing, measuring = read_folder(opened, doodles / "test").halves()
+    assert len(choosing.names) == len(measuring.names)
+    assert set(choosing.names) == set(measuring.names)
     output = fairshot("evaluate", store, doodles / "test", "--choose-threshold", "--keep", 0.5, "--json")
-    measured = json.loads(output[output.index("{") :])
-    assert 0.3 < measured["known_refused"] < 0.6
+    assert "chosen on every second image; the figures are of the others" in output
+    told = json.loads(output[output.index("{") :])
+    with Store(store) as opened:
+        snapshot, measured = opened.snapshot(), evaluate(opened, measuring)
+        fitted = Confidence.fit(trials_of(snapshot, choosing.features, choosing.names), "", keep=0.5)
+    assert fitted.model_dump(exclude={"source"}) == snapshot.confidence.model_dump(exclude={"source"})
+    assert told["images"] == measured.images == len(measuring.names)
+    assert told["known_refused"] == measured.known_refused
+    assert 0.3 < told["known_refused"] < 0.7
     fairshot("undo", store)
     with Store(store) as opened:
         assert opened.snapshot().confidence == before
@@ -270,10 +281,11 @@ def test_threshold_can_be_chosen_on_own_images_and_undone(store: Path, doodles: 
 def test_a_threshold_is_not_chosen_on_a_handful_of_images(tmp_path: Path) -> None:
     make_store(tmp_path / "store").close()
     (tmp_path / "photos" / "ant").mkdir(parents=True)
-    Image.fromarray(drawings("ant", 1)[0][:, :, 0]).save(tmp_path / "photos" / "ant" / "1.png")
+    for index, image in enumerate(drawings("ant", 38)):
+        Image.fromarray(image[:, :, 0]).save(tmp_path / "photos" / "ant" / f"{index:02}.png")
     arguments = ["evaluate", str(tmp_path / "store"), str(tmp_path / "photos"), "--choose-threshold"]
     outcome = CliRunner().invoke(app, arguments)
-    assert "holds 1 images of classes that the store knows; at least 20" in str(outcome.exception)
+    assert "holds 19 images of classes that the store knows; at least 20" in str(outcome.exception)
     with Store(tmp_path / "store") as store:
         assert [event.kind for event in store.history()] == ["new"]
 

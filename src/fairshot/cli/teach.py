@@ -15,7 +15,7 @@ import typer
 from rich.table import Table
 
 from fairshot.benchmarks.images import SUFFIXES, is_image_name
-from fairshot.cli.console import CONSOLE, MESSAGES, ConsoleReporter
+from fairshot.cli.console import CONSOLE, MESSAGES, ConsoleReporter, print_message
 from fairshot.errors import UserError
 from fairshot.teaching.doodle_files import write_doodles
 from fairshot.teaching.names import UNKNOWN
@@ -198,7 +198,10 @@ def evaluate_command(
     ] = 0.1,
     choose_threshold: Annotated[
         bool,
-        typer.Option("--choose-threshold", help="Choose confidence and threshold on these held-out images."),
+        typer.Option(
+            "--choose-threshold",
+            help="Choose confidence and threshold on every second image, and measure on the others.",
+        ),
     ] = False,
     keep: Annotated[
         float, typer.Option(help="With --choose-threshold: share of known images to answer.", min=0.01, max=1)
@@ -211,7 +214,7 @@ def evaluate_command(
     with _open(store) as opened:
         labelled = read_folder(opened, folder, ConsoleReporter("evaluate"))
         if choose_threshold:
-            _choose_confidence(opened, labelled, folder, keep)
+            labelled = _choose_confidence(opened, labelled, folder, keep)
         measured = evaluate(opened, labelled, reject)
     if as_json:
         _print_json({**asdict(measured), "balance": measured.balance})
@@ -220,17 +223,23 @@ def evaluate_command(
         _say(f"{label:44} {value}")
 
 
-def _choose_confidence(store: Store, held_out: LabelledFeatures, folder: Path, keep: float) -> None:
+def _choose_confidence(
+    store: Store, held_out: LabelledFeatures, folder: Path, keep: float
+) -> LabelledFeatures:
+    """Choose confidence and threshold on one half of the images, and return the other to measure them on."""
     from fairshot.teaching.confidence import ENOUGH, Confidence
     from fairshot.teaching.held_out import trials_of
 
-    trials = trials_of(store.snapshot(), held_out.features, held_out.names)
+    choosing, measuring = held_out.halves()
+    trials = trials_of(store.snapshot(), choosing.features, choosing.names)
     if len(trials.known) < ENOUGH:
         raise UserError(
-            f"--choose-threshold: {folder} holds {len(trials.known)} images of classes that the store knows; "
-            f"at least {ENOUGH} are needed"
+            f"--choose-threshold: half of {folder} holds {len(trials.known)} images of classes that the "
+            f"store knows; at least {ENOUGH} are needed, and as many to measure on"
         )
     store.set_confidence(Confidence.fit(trials, f"{len(trials.known)} images of {folder}", keep=keep))
+    print_message("confidence and threshold are chosen on every second image; the figures are of the others")
+    return measuring
 
 
 def export_command(

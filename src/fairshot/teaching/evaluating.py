@@ -75,8 +75,15 @@ class LabelledFeatures:
 
     def among(self, names: Container[str]) -> LabelledFeatures:
         """Select the images of some classes."""
-        chosen = [index for index, name in enumerate(self.names) if name in names]
-        features = {key: value[chosen] for key, value in self.features.items()}
+        return self._take([index for index, name in enumerate(self.names) if name in names])
+
+    def halves(self) -> tuple[LabelledFeatures, LabelledFeatures]:
+        """Halve the images, which come class by class: one half to choose something on, one to measure it."""
+        every = range(len(self.names))
+        return self._take(every[::2]), self._take(every[1::2])
+
+    def _take(self, chosen: Sequence[int]) -> LabelledFeatures:
+        features = {key: value[list(chosen)] for key, value in self.features.items()}
         return LabelledFeatures([self.names[index] for index in chosen], features)
 
 
