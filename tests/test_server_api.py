@@ -21,12 +21,14 @@ from PIL import Image
 from stores import drawings, make_store
 
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
+import httpx
 import schemathesis
 import uvicorn
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
+from fairshot.benchmarks.images import decode_image
 from fairshot.errors import UserError
 from fairshot.server import guard
 from fairshot.server.app import build_app
@@ -322,6 +324,33 @@ def test_questions_are_answered_together() -> None:
         await batcher.close()
 
     asyncio.run(ask())
+
+
+def test_slow_images_keep_nobody_from_reading(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, released = threading.Semaphore(0), threading.Event()
+
+    def slowly(*arguments: object) -> np.ndarray:
+        begun.release()
+        released.wait(60)
+        return decode_image(*arguments)
+
+    monkeypatch.setattr("fairshot.server.service.decode_image", slowly)
+    transport = httpx.ASGITransport(build_app(store, page=False))
+
+    async def visit() -> None:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            slow = [client.post("/api/predict", files=files("yak", 1, "images")) for _ in range(4)]
+            answers = asyncio.gather(*slow)
+            for _ in range(2):  # all that are decoded at once
+                await asyncio.to_thread(begun.acquire)
+            try:
+                for path in ("/api/classes", "/api/history"):
+                    assert (await asyncio.wait_for(client.get(path), 10)).status_code == 200
+            finally:
+                released.set()
+            assert [answer.status_code for answer in await answers] == [200] * 4
+
+    asyncio.run(visit())
 
 
 def test_the_api_keeps_to_its_description(store: Store) -> None:

@@ -1,7 +1,7 @@
 """Service: what the API and the page ask of a store, without ever blocking the event loop.
 
 One thread computes, so that answers and lessons take turns photo by photo; others decode images, which is
-where hostile files spend their time.
+where hostile files spend their time; and others read the database, which must wait for neither.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ class Service:
         self.metrics = Metrics(lambda: len(store.snapshot().entries))
         self._computing = ThreadPoolExecutor(1, "computing")
         self._decoding = ThreadPoolExecutor(2, "decoding")
+        self._reading = ThreadPoolExecutor(2, "reading")
         self._batcher = Batcher(self._answer, limits.batch, limits.waiting)
 
     async def close(self) -> None:
         """Stop the threads; the store stays open."""
         await self._batcher.close()
-        self._computing.shutdown(cancel_futures=True)
-        self._decoding.shutdown(cancel_futures=True)
+        for threads in (self._computing, self._decoding, self._reading):
+            threads.shutdown(cancel_futures=True)
 
     async def predict(self, files: Sequence[bytes], top: int) -> list[Prediction]:
         """Answer for image files."""
@@ -84,7 +85,7 @@ class Service:
 
     async def read(self, action: Callable[[], T]) -> T:
         """Run something short that only reads the database."""
-        return await asyncio.get_running_loop().run_in_executor(self._decoding, action)
+        return await asyncio.get_running_loop().run_in_executor(self._reading, action)
 
     def _decode(self, content: bytes, name: str) -> Bytes:
         preparation = self.store.network.preparation
