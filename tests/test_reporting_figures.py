@@ -297,6 +297,21 @@ def test_change_since_learnt_compares_with_the_session_of_the_class(results):
         assert change == pytest.approx(rates[1] - rates[0])
 
 
+def test_classes_are_averaged_over_the_seeds_that_have_the_same(results):
+    _, *seeds = results
+    seeds[1].class_names.reverse()  # own pictures: each seed draws which classes are base classes
+    (group,) = group_results(seeds)
+    assert len(group.results) == 3
+    matrices = [np.array(seeds[place].confusions[-1]) for place in (0, 2)]
+    want = np.mean([matrix / matrix.sum(axis=1, keepdims=True) for matrix in matrices], axis=0)
+    np.testing.assert_allclose(classfigures.shares(group, 3), want)
+    figure = classfigures.confusion([group])
+    assert figure.axes[0].get_title("left") == "sss, seeds 0, 2"
+    (alone,) = group_results(seeds[:2])
+    assert classfigures.confusion([alone]).axes[0].get_title("left") == "sss, seed 0"
+    assert classfigures.answers(alone, 3) == classfigures.answers(*group_results(seeds[:1]), 3)
+
+
 @pytest.fixture
 def panels(results):
     rng = np.random.default_rng(0)

@@ -170,6 +170,7 @@ def _session_view(groups: Sequence[Group], t: int) -> SessionView:
         pixels = confusion_pixels(group, t)
         border = 100 * base_classes(group) / len(pixels)
         picture = picture_address(pixels)
-        confusions.append(Confusion(group.label, method_name(place), picture, border, answers(group, t)))
+        found = answers(group, t)
+        confusions.append(Confusion(group.class_label, method_name(place), picture, border, found))
     seen = sum(len(classes) for classes in groups[0].results[0].sessions[: t + 1])
     return SessionView(t, seen, session_table(groups, t), confusions)

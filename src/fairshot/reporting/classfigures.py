@@ -21,7 +21,7 @@ EXTREMES = 4  # classes that a caption names on either side
 
 def shares(group: Group, t: int) -> Floats:
     """Rows of the confusion matrix after session t as shares of the class's test images, mean over seeds."""
-    confusions = np.stack([result.confusion_arrays[t] for result in group.results]).astype(np.float64)
+    confusions = np.stack([result.confusion_arrays[t] for result in group.alike]).astype(np.float64)
     totals = confusions.sum(axis=2, keepdims=True)
     rows: Floats = np.divide(confusions, totals, where=totals > 0, out=np.zeros_like(confusions))
     mean: Floats = rows.mean(axis=0)
@@ -57,7 +57,7 @@ class Answers(NamedTuple):
 
 def answers(group: Group, t: int) -> dict[str, Answers]:
     """What was answered to the test images of base and of novel classes, pooled over classes and seeds."""
-    confusion = np.sum([result.confusion_arrays[t] for result in group.results], axis=0)
+    confusion = np.sum([result.confusion_arrays[t] for result in group.alike], axis=0)
     base, found = base_classes(group), {}
     for kind, rows in (("base", slice(0, base)), ("novel", slice(base, None))):
         block = confusion[rows].astype(np.float64)
@@ -87,7 +87,7 @@ def _draw_confusion(axes: Axes, group: Group) -> None:
     axes.imshow(pixels, interpolation="nearest", extent=(0, seen, seen, 0), aspect="equal")
     axes.grid(False)
     axes.spines[["top", "right"]].set_visible(True)
-    axes.set_title(group.label)
+    axes.set_title(group.class_label)
     axes.set_xlabel("answered class")
     if base < seen:
         axes.axhline(base, color=INK, linewidth=0.8)

@@ -61,6 +61,20 @@ class Group:
         """Whether the method is the paper's own."""
         return is_sss(self.results[0].method)
 
+    @property
+    def alike(self) -> tuple[Result, ...]:
+        """The results with the classes of the first: of own pictures each seed draws other base classes."""
+        first = self.results[0]
+        return tuple(result for result in self.results if result.class_names == first.class_names)
+
+    @property
+    def class_label(self) -> str:
+        """The label beside single classes, which names the seeds that have these if not all do."""
+        if len(self.alike) == len(self.results):
+            return self.label
+        seeds = ", ".join(str(result.seed) for result in self.alike)
+        return f"{self.label}, seed{'s' * (len(self.alike) > 1)} {seeds}"
+
     def holds(self, result: Result | None) -> bool:
         """Whether this very result is one of the group's."""
         return any(result is own for own in self.results)

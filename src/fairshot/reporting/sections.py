@@ -90,11 +90,11 @@ def classes(groups: Sequence[Group], studio: Studio) -> list[Plate]:
     for place, group in enumerate(groups):
         if group is not reference and group.results[0].class_names == reference.results[0].class_names:
             points = classfigures.difference(group, reference)
-            title = f"{group.label} instead of {reference.label}, after session {last}"
+            title = f"{group.class_label} instead of {reference.class_label}, after session {last}"
             key = f"classes-{place}"
         elif last:
             points = classfigures.change_since_learnt(group)
-            title = f"{group.label}: since the session that introduced the class"
+            title = f"{group.class_label}: since the session that introduced the class"
             key = f"change-{place}"
         else:
             continue
