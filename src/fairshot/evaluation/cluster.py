@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ import yaml
 from fairshot.errors import TrainingStopped, UserError
 from fairshot.evaluation.experiment import Place, run
 from fairshot.evaluation.grid import Cell
-from fairshot.evaluation.run_folder import LOG, claimed, clear_run
+from fairshot.evaluation.run_folder import LOG
 from fairshot.methods.own import load_own, own_sources
 from fairshot.progress import LogReporter
 from fairshot.recipes import check_recipe
@@ -44,6 +45,8 @@ class Task:
     root: Path | None
     deadline: float  # in seconds of time.time(), which machines share
     own_methods: list[str]
+    fresh: bool
+    call: str  # the same for all runs of a grid, however often a machine is lost
 
 
 def run_on_ray(
@@ -52,25 +55,21 @@ def run_on_ray(
     """Run cells on the Ray cluster that is reachable from here, or on this machine if none is.
 
     Yields each as it ends, in between None about every second. Closed early, it asks all runs to stop,
-    which they do after a checkpoint. Fresh runs are cleared here and once: one whose machine is lost goes on.
+    which they do after a checkpoint. A fresh run is cleared once: one whose machine is lost goes on.
     """
-    deadline = time.time() + 60 * max_minutes
+    deadline, call = time.time() + 60 * max_minutes, uuid.uuid4().hex
+    root = None if root is None else root.resolve()
     ray = _connected()
     if device == "auto":
         device = "cuda" if ray.cluster_resources().get("GPU", 0) else "cpu"
     gpus = 1 if device == "cuda" else 0
     start = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(_run_there)
+    task = Task("", Path(), device, command, root, deadline, own_sources(), fresh, call)
     waiting = {}
     try:
         for cell in cells:
-            try:
-                if fresh:
-                    with claimed(cell.out):
-                        clear_run(cell.out)
-            except UserError as problem:  # the others can still run
-                yield Ended(cell, str(problem))
-            else:
-                waiting[start.remote(_task(cell, device, command, root, deadline))] = cell
+            reference = start.remote(replace(task, recipe=cell.recipe.as_yaml(), out=cell.out.resolve()))
+            waiting[reference] = cell
         while waiting:
             done, _ = ray.wait(list(waiting), timeout=1.0)
             for reference in done:
@@ -81,11 +80,6 @@ def run_on_ray(
         for reference in waiting:
             ray.cancel(reference)
         ray.shutdown()
-
-
-def _task(cell: Cell, device: str, command: str, root: Path | None, deadline: float) -> Task:
-    place = None if root is None else root.resolve()
-    return Task(cell.recipe.as_yaml(), cell.out.resolve(), device, command, place, deadline, own_sources())
 
 
 def _connected() -> ModuleType:
@@ -119,13 +113,18 @@ def _run_there(task: Task) -> Ended:
         load_own(source)
     recipe = check_recipe(yaml.safe_load(task.recipe))
     cell = Cell(recipe, task.out)
+    minutes = (task.deadline - time.time()) / 60
+    if minutes <= 0:
+        return Ended(cell, "the time was up before it began", unfinished=True)
     place = Place(
         task.out,
         choose_hardware(task.device),
         task.command,
         task.root,
-        max_minutes=max(0, (task.deadline - time.time()) / 60),
+        fresh=task.fresh,
+        max_minutes=minutes,
         reporter=LogReporter(task.out / LOG),
+        call=task.call,
     )
     try:
         run(recipe, place)

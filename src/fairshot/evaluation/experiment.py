@@ -70,6 +70,7 @@ class Place:
     fresh: bool = False  # forget what an earlier call left in `out`
     max_minutes: float = math.inf
     reporter: Reporter = SILENT
+    call: str = ""  # the name of a call that may begin a run several times, and clears a fresh one once
 
 
 def run(recipe: Recipe, place: Place) -> Result | None:
@@ -277,7 +278,7 @@ def _prepared(recipe: Recipe, place: Place) -> Iterator[None]:
     """Keep other processes out of the run folder, and another recipe's leftovers out of this run."""
     with claimed(place.out):
         if place.fresh:
-            clear_run(place.out)
+            clear_run(place.out, place.call)
         remove_partial(place.out)
         if not (place.out / RECIPE).is_file():
             write_atomically(place.out / RECIPE, recipe.as_yaml().encode())

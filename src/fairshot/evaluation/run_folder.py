@@ -11,6 +11,7 @@ from filelock import FileLock, Timeout
 
 from fairshot.benchmarks.folder import FILE_NAME
 from fairshot.errors import UserError
+from fairshot.files import write_atomically
 from fairshot.recipes import Recipe, load_recipe
 
 RESULT = "result.json"
@@ -27,6 +28,7 @@ TRADEOFF, TRADEOFF_PAGE = "tradeoff.json", "tradeoff.md"
 POISONING, POISONING_PAGE = "poisoning.json", "poisoning.md"
 PSEUDO_NOVEL = "pseudo-novel"  # the folder of the training on which the trade-off's gates are chosen
 TRIALS = "trials.json"  # of a search for settings, whose folder is not that of a run
+CLEARED = ".cleared"  # the name of the last call that has one and cleared the folder
 NAMED = 5  # runs or classes that a message names
 
 
@@ -54,13 +56,21 @@ def claimed(run: Path) -> Iterator[None]:
         raise UserError(f"{run} is in use by another process; wait for it or give another --out") from None
 
 
-def clear_run(run: Path) -> None:
-    """Remove what runs write and what was found out about them, and nothing else that may lie there."""
+def clear_run(run: Path, call: str = "") -> None:
+    """Remove what runs write and what was found out about them, and nothing else that may lie there.
+
+    A call that has a name clears a run once: one that it begins again, after a machine was lost, goes on.
+    """
+    cleared = run / CLEARED
+    if call and cleared.is_file() and cleared.read_text() == call:
+        return
     pages = (TRADEOFF, TRADEOFF_PAGE, POISONING, POISONING_PAGE)
     for name in (RESULT, SPLIT, RECIPE, TRAINING, LOG, MODEL, FEATURES, *pages):
         (run / name).unlink(missing_ok=True)
     for name in (CHECKPOINTS, FIGURES, PSEUDO_NOVEL):
         shutil.rmtree(run / name, ignore_errors=True)
+    if call:
+        write_atomically(cleared, call.encode())
 
 
 def recipe_of(run: Path) -> Recipe:
