@@ -43,7 +43,10 @@ def orders_table(results: Sequence[Result], groups: Sequence[Group]) -> PaperTab
     ]
     if not rows:
         return None
-    caption = "± is the sample deviation over class orders, each of which makes other classes base classes."
+    caption = (
+        "± is the sample deviation over class orders, each of which makes other classes base classes; "
+        "the seeds of one order are averaged first."
+    )
     heads = tuple(summary_source(measure).column for measure in MEASURES)
     return PaperTable("class-orders", "Over class orders", caption, heads, tuple(rows))
 

@@ -44,6 +44,11 @@ class PublishedRow(_Strict):
         """Overall accuracy averaged over the sessions: as printed, or from the printed sessions."""
         return self.overall_avg if self.overall_avg is not None else float(np.mean(self.overall))
 
+    @property
+    def inc_average(self) -> float | None:
+        """Accuracy of novel classes averaged over the sessions, where it was printed."""
+        return None if self.inc is None else float(np.mean(self.inc))
+
 
 class ComponentsRow(_Strict):
     """A line of table 2: the parts of SSS switched on."""

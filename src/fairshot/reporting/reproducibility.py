@@ -12,7 +12,7 @@ from fairshot.errors import UserError
 from fairshot.files import write_atomically
 from fairshot.reporting.conditions import conditions
 from fairshot.reporting.groups import Group, Spread, by_benchmark, group_results
-from fairshot.reporting.measures import LAST, OVERALL, OVERALL_AVG
+from fairshot.reporting.measures import INC_AVG, LAST, OVERALL, OVERALL_AVG
 from fairshot.reporting.published import PublishedRow, published
 from fairshot.reporting.runs import find_runs, read_run
 from fairshot.reporting.settings import section
@@ -23,11 +23,13 @@ CLOSE = 1.0  # points of average overall accuracy
 NO_REASON = f"No reason is known yet; write one into `{REASONS}`."
 INTRODUCTION = """
 Written by `{command}` from the runs beside this page. Overall accuracy in percent: of session 0,
-averaged over all sessions, and of the last one; mean ± standard deviation where there are several seeds.
-Always the last epoch. The verdict compares the averages, with the method's own publication where we know
-its figures and else with the row that the paper of SSS prints for it: **reached**, **within 1 point**, or
-**not reached**. Backbones and budgets differ between the rows; they are named. Seconds are what each run
-recorded: runs that share a device take longer than one that has it to itself.
+averaged over all sessions, and of the last one; novel: that of novel classes (Inc), averaged over the
+sessions; mean ± standard deviation where there are several seeds. Always the last epoch. The verdict compares
+the overall averages, with the method's own publication where we know its figures and else with the row that
+the paper of SSS prints for it: **reached**, **within 1 point**, or **not reached**. A method may reach its
+overall accuracy and yet favour base classes more than was published: hence the novel columns. Backbones and
+budgets differ between the rows; they are named. Seconds are what each run recorded: runs that share a device
+take longer than one that has it to itself.
 """
 
 
@@ -52,6 +54,17 @@ class Comparison:
         """Our average less the published one, as it reads with two digits."""
         row = self.own or self.rerun
         return None if row is None else round(round(self.average.mean, 2) - round(row.average, 2), 2)
+
+    @property
+    def novel(self) -> Spread | None:
+        """Our accuracy of novel classes."""
+        return self.group.summary(INC_AVG.pick)
+
+    @property
+    def published_novel(self) -> float | None:
+        """Theirs, from whichever row has it."""
+        rows = [row for row in (self.own, self.rerun) if row is not None]
+        return next((row.inc_average for row in rows if row.inc_average is not None), None)
 
     @property
     def verdict(self) -> str:
@@ -113,13 +126,22 @@ def _comparison(group: Group, reasons: Mapping[str, str]) -> Comparison:
 
 
 def _overview(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    yield from _head("method", "verdict", "ours", "own publication", "paper of SSS", "difference")
+    yield from _head(
+        "method",
+        "verdict",
+        "ours",
+        "own publication",
+        "paper of SSS",
+        "difference",
+        "novel",
+        "novel, published",
+    )
     for comparison in comparisons:
-        theirs = ["" if row is None else f"{row.average:.2f}" for row in (comparison.own, comparison.rerun)]
+        theirs = [_number(row.average if row else None) for row in (comparison.own, comparison.rerun)]
         gap = "" if comparison.gap is None else f"{comparison.gap:+.2f}"
-        yield _line(
-            f"`{comparison.group.label}`", comparison.verdict, _spread(comparison.average), *theirs, gap
-        )
+        name, ours = f"`{comparison.group.label}`", _spread(comparison.average)
+        novel = _spread(comparison.novel), _number(comparison.published_novel)
+        yield _line(name, comparison.verdict, ours, *theirs, gap, *novel)
 
 
 def _section(comparison: Comparison, folders: Sequence[str]) -> Iterator[str]:
@@ -127,8 +149,8 @@ def _section(comparison: Comparison, folders: Sequence[str]) -> Iterator[str]:
     (known,) = conditions([group])
     seeds = ", ".join(str(result.seed) for result in group.results)
     yield f"### {group.label}\n"
-    yield from _head("", "backbone", "epochs", "session 0", "average", "last")
-    ours = (group.session(0, OVERALL.pick), comparison.average, group.summary(LAST.pick))
+    yield from _head("", "backbone", "epochs", "session 0", "average", "last", "novel")
+    ours = (group.session(0, OVERALL.pick), comparison.average, group.summary(LAST.pick), comparison.novel)
     unlabelled = ", unlabelled test images used" if group.results[0].transductive else ""
     label = f"ours, seed{'s' * (len(group.results) > 1)} {seeds}{unlabelled}"
     yield _line(label, known.backbone, known.epochs, *map(_spread, ours))
@@ -144,10 +166,10 @@ def _section(comparison: Comparison, folders: Sequence[str]) -> Iterator[str]:
 
 def _published_line(row: PublishedRow | None, source: str | None, whose: str) -> str:
     if row is None:
-        return _line(f"{whose}: no row known to us", "", "", "", "", "")
+        return _line(f"{whose}: no row known to us", "", "", "", "", "", "")
     unlabelled = ", unlabelled test images used" if row.transductive else ""
-    numbers = (row.overall[0], row.average, row.overall[-1])
-    return _line(f"{source}{unlabelled}", row.backbone, "", *(f"{number:.2f}" for number in numbers))
+    numbers = (row.overall[0], row.average, row.overall[-1], row.inc_average)
+    return _line(f"{source}{unlabelled}", row.backbone, "", *map(_number, numbers))
 
 
 def _explanation(comparison: Comparison) -> str:
@@ -156,6 +178,10 @@ def _explanation(comparison: Comparison) -> str:
     against = "its own publication" if comparison.own else "the row in the paper of SSS"
     side = "above" if comparison.gap >= 0 else "below"
     said = f" The average is {abs(comparison.gap):.2f} points {side} {against}."
+    if comparison.novel is not None and comparison.published_novel is not None:
+        lead = comparison.novel.mean - comparison.published_novel
+        side = "above" if lead >= 0 else "below"
+        said += f" Novel classes are {abs(lead):.2f} points {side} the published row."
     if comparison.reason or comparison.verdict == "not reached":
         said += f" {comparison.reason.strip() if comparison.reason else NO_REASON}"
     return said
@@ -165,6 +191,10 @@ def _times(group: Group) -> str:
     parts = dict.fromkeys(name for result in group.results for name in result.seconds)
     spreads = {name: Spread.of([result.seconds.get(name) for result in group.results]) for name in parts}
     return "; ".join(f"{name} {_spread(spread, 0)} s" for name, spread in spreads.items()).capitalize()
+
+
+def _number(number: float | None) -> str:
+    return "" if number is None else f"{number:.2f}"
 
 
 def _spread(spread: Spread | None, digits: int = 2) -> str:
