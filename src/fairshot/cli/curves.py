@@ -36,8 +36,6 @@ from fairshot.training.hardware import choose_hardware, describe_device
 
 METRICS = ("overall_avg", "base_avg", "inc_avg", "harmonic_mean_avg", "both")
 AVERAGES = "| overall avg | base avg | inc avg | harmonic mean avg | both |"  # as the head of a table
-PAPER = Gate("plain", 0.0, gamma=SSSSettings().gamma)
-MOST_ROWS = 15  # on the terminal
 Sizes = tuple[int, int, int]  # pseudo-novel classes, held-out images a class, draws
 
 
@@ -49,9 +47,10 @@ def draw_curves(
     stream, _ = load_pictures(recipe, place)
     check_images(run, stream)  # before a network is trained that nothing could be done with
     chosen = _choose(_pseudo_recipe(folder, recipe), stream, place, folder, sizes)
-    points = _curves(recipe, stream, place, chosen)
+    own = _own_gate(recipe)
+    points = _curves(recipe, stream, place, chosen, own)
     _write(run, points, chosen)
-    _show(place, points, chosen)
+    _show(place, points, chosen, own)
 
 
 def _recipe_of_sss(run: Path) -> Recipe:
@@ -107,10 +106,23 @@ def _pseudo_recipe(folder: Path, recipe: Recipe) -> Recipe:
     return replace(recipe, seed=found.seed)
 
 
-def _curves(recipe: Recipe, stream: Stream, place: Place, chosen: Mapping[str, Point]) -> list[Point]:
+def _own_gate(recipe: Recipe) -> Gate | None:
+    """Return Resistance as the run has it, or None if the run decides by another rule."""
+    settings = recipe.method
+    assert isinstance(settings, SSSSettings)
+    gamma = settings.gamma if settings.resistance else 0.0
+    return None if settings.has_gate else Gate("plain", 0.0, gamma=gamma)
+
+
+def _curves(
+    recipe: Recipe, stream: Stream, place: Place, chosen: Mapping[str, Point], own: Gate | None
+) -> list[Point]:
     """Take the gates of each curve through the run's sessions; a whitened one in the space chosen for it."""
     course = embed_course(restore_method(place.out, recipe, stream, place.fabric), stream, place.reporter)
-    gates = [gate for point in chosen.values() for gate in curve(point.gate)]
+    curves = {family: set(curve(point.gate)) for family, point in chosen.items()}
+    if own is not None:
+        curves[own.family].add(own)
+    gates = [gate for found in curves.values() for gate in sorted(found, key=lambda gate: gate.position)]
     return tradeoff([course], gates, place.reporter)
 
 
@@ -181,9 +193,9 @@ def _line(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _show(place: Place, points: Sequence[Point], chosen: Mapping[str, Point]) -> None:
+def _show(place: Place, points: Sequence[Point], chosen: Mapping[str, Point], own: Gate | None) -> None:
     """Print the points that matter, and how to run the best of the chosen gates."""
-    CONSOLE.print(_table(_telling(points, chosen), chosen))
+    CONSOLE.print(_table(points, chosen, own))
     page = place.out / TRADEOFF_PAGE
     CONSOLE.print(f"all {len(points)} points: {page}", highlight=False, soft_wrap=True)
     best = max(chosen.values(), key=lambda point: point.both)
@@ -200,25 +212,21 @@ def _command(place: Place, gate: Gate) -> list[str]:
     return [*command, "--out", f"{place.out}-gate"]
 
 
-def _telling(points: Sequence[Point], chosen: Mapping[str, Point]) -> list[Point]:
-    """Pick the points to print, the best first: the choices, the paper's rule, and the best of the others."""
-    ranked = sorted(points, key=lambda point: point.both, reverse=True)
-    must = [point for point in ranked if _is_chosen(point.gate, chosen) or point.gate == PAPER]
-    others = [point for point in ranked if point not in must]
-    shown = must + others[: max(0, MOST_ROWS - len(must))]
-    return [point for point in ranked if point in shown]
+def _table(points: Sequence[Point], chosen: Mapping[str, Point], own: Gate | None) -> Table:
+    """Show each rule as chosen, and Resistance as the run has it.
 
-
-def _table(points: Sequence[Point], chosen: Mapping[str, Point]) -> Table:
+    Their order is that of pseudo-novel classes: one by test images would invite a choice on them.
+    """
     table = Table(  # 80 columns hold it
-        title="rules between the two kinds of features: averages over sessions, in %",
-        caption="> chosen on pseudo-novel classes; Both: mean of Overall and Harmonic",
+        title="each rule on test images: averages over sessions, in %",
+        caption="> chosen on pseudo-novel classes, the best there first; Both: mean of Overall and Harmonic",
         padding=(0, 0, 0, 1),
     )
     for title in ("", "strength", "Overall", "Base", "Inc", "Harmonic", "Both"):
         table.add_column(title, justify="right" if title else "left", no_wrap=True)
-    for point in points:
+    shown = [point for point in points if _is_chosen(point.gate, chosen) or point.gate == own]
+    for point in sorted(shown, key=lambda point: chosen[point.gate.family].both, reverse=True):
         mark = "> " if _is_chosen(point.gate, chosen) else "  "
-        name = f"{point.gate.family} of the paper" if point.gate == PAPER else point.gate.family
+        name = f"{point.gate.family} of the run" if point.gate == own else point.gate.family
         table.add_row(mark + name, _strength(point), *_averages(point))
     return table
