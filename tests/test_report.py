@@ -20,7 +20,7 @@ from fairshot.reporting.groups import group_results, sss_first
 from fairshot.reporting.measures import SESSION_MEASURES, SUMMARY_MEASURES
 from fairshot.reporting.published import published
 from fairshot.reporting.report import write_report
-from fairshot.reporting.runs import find_collections, find_runs, read_run
+from fairshot.reporting.runs import find_collections, find_runs, read_run, without_repeats
 from fairshot.reporting.settings import PARTS
 from results_factory import make_result, write_run
 
@@ -277,7 +277,17 @@ def test_a_run_that_lies_in_two_folders_counts_once(tmp_path):
         write_run(tmp_path / name, make_result("ncm", seed, sizes=(5, 2)), features=False)
     page = write_report([tmp_path / "a", tmp_path / "b"]).read_text()
     assert "ncm: mean of seeds 0, 1." in page
-    assert "a/first: b/copy has the same recipe and seed, and is left out" in page
+    assert "a/first: b/copy has the same recipe, seed and answers, and is left out" in page
+
+
+def test_runs_of_one_recipe_on_other_pictures_all_count(tmp_path):
+    first = make_result("ncm", benchmark="photos", sizes=(5, 2))
+    other_classes = first.model_copy(update={"class_names": [f"other {name}" for name in first.class_names]})
+    other_answers = make_result("ncm", benchmark="photos", sizes=(5, 2), novel=0.6)
+    for name, result in (("a", first), ("b", other_classes), ("c", other_answers)):
+        write_run(tmp_path / name, result, features=False)
+    kept = without_repeats([read_run(tmp_path / name) for name in ("a", "b", "c", "a")])
+    assert [run.folder.name for run in kept] == ["a", "b", "c"]
 
 
 def test_a_folder_of_collections_alone_is_refused_and_says_what_to_give(tmp_path):

@@ -179,14 +179,18 @@ def read_run(folder: Path) -> Run:
 
 
 def without_repeats(runs: Sequence[Run]) -> list[Run]:
-    """Keep one of the runs with the same recipe and seed, which says so; a mean over seeds has each once."""
+    """Keep one of the copies of a run, which says so; a mean over seeds has each once.
+
+    A recipe for own pictures does not say which: only the same classes and answers make a copy.
+    """
     kept: dict[str, Run] = {}
     for run in runs:
         result = run.result
-        recipe = None if result is None else (result.method, result.benchmark, result.sessions, result.recipe)
-        key = json.dumps(recipe or str(run.folder), sort_keys=True, default=str)
+        same = {"method", "benchmark", "sessions", "recipe", "class_names", "confusions"}
+        content = str(run.folder) if result is None else result.model_dump(include=same)
+        key = json.dumps(content, sort_keys=True, default=str)
         if key in kept:
-            repeated = f"{run.name} has the same recipe and seed, and is left out"
+            repeated = f"{run.name} has the same recipe, seed and answers, and is left out"
             kept[key] = replace(kept[key], missing=(*kept[key].missing, repeated))
         else:
             kept[key] = run
