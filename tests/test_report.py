@@ -272,6 +272,25 @@ def test_collections_are_named_and_reported_only_where_they_are_given(tmp_path):
     assert "short trainings&#39;</code>" not in page
 
 
+def test_folders_that_may_not_be_read_are_passed_over(tmp_path, monkeypatch):
+    write_run(tmp_path / "ncm", make_result("ncm"), features=False)
+    private = tmp_path / "private"
+    private.mkdir()
+    for look in ("iterdir", "exists"):  # as they fail for everybody but root
+        original = getattr(Path, look)
+
+        def refuse(path, original=original):
+            if private in (path, path.parent):
+                raise PermissionError(13, "Permission denied", str(path))
+            return original(path)
+
+        monkeypatch.setattr(Path, look, refuse)
+    assert find_runs([tmp_path]) == [tmp_path / "ncm"]
+    assert find_collections([tmp_path]) == {}
+    with pytest.raises(UserError, match="holds no run that can be read"):
+        find_runs([private])
+
+
 def test_a_run_that_lies_in_two_folders_counts_once(tmp_path):
     for name, seed in (("a/first", 0), ("a/second", 1), ("b/copy", 0)):
         write_run(tmp_path / name, make_result("ncm", seed, sizes=(5, 2)), features=False)

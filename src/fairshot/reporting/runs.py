@@ -112,7 +112,7 @@ def _no_run_in(path: Path) -> str:
     collections = [str(folder) for folder in find_collections([path])]
     if collections:
         return f"{path} holds no run itself; give the folders of runs in it: {' '.join(collections)}"
-    return f"{path} holds no run: neither {RESULT} nor a recipe, here or one folder below"
+    return f"{path} holds no run that can be read: neither {RESULT} nor a recipe, here or one folder below"
 
 
 def find_collections(paths: Sequence[Path]) -> dict[Path, int]:
@@ -144,7 +144,12 @@ def _runs_in(folder: Path) -> list[Path]:
 
 
 def _folders_in(folder: Path) -> list[Path]:
-    return sorted(child for child in folder.iterdir() if child.is_dir() and not child.name.startswith("."))
+    try:
+        return sorted(
+            child for child in folder.iterdir() if child.is_dir() and not child.name.startswith(".")
+        )
+    except OSError:  # somebody else's
+        return []
 
 
 def read_run(folder: Path) -> Run:
@@ -198,8 +203,11 @@ def without_repeats(runs: Sequence[Run]) -> list[Run]:
 
 
 def _is_run(folder: Path) -> bool:
-    searched = (folder / TRIALS).exists() and not (folder / RESULT).exists()
-    return not searched and any((folder / trace).exists() for trace in TRACES)
+    try:
+        searched = (folder / TRIALS).exists() and not (folder / RESULT).exists()
+        return not searched and any((folder / trace).exists() for trace in TRACES)
+    except OSError:
+        return False
 
 
 def _read_features(path: Path, only_look: bool = False) -> Features:
