@@ -342,7 +342,7 @@ def test_slow_images_keep_nobody_from_reading(store: Store, monkeypatch: pytest.
             slow = [client.post("/api/predict", files=files("yak", 1, "images")) for _ in range(4)]
             answers = asyncio.gather(*slow)
             for _ in range(2):  # all that are decoded at once
-                await asyncio.to_thread(begun.acquire)
+                assert await asyncio.to_thread(begun.acquire, timeout=30)
             try:
                 for path in ("/api/classes", "/api/history"):
                     assert (await asyncio.wait_for(client.get(path), 10)).status_code == 200
