@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,10 @@ import torch
 from safetensors.torch import load_file
 
 from commands import fairshot
+from fairshot.errors import UserError
 from fairshot.evaluation.result import Result
+from fairshot.recipes import load_recipe
+from fairshot.teaching import found_on_run
 
 TINY = [
     *("--set", "benchmark.base_classes=6", "--set", "benchmark.way=2", "--set", "benchmark.sessions=2"),
@@ -225,6 +229,22 @@ def test_what_the_tradeoff_chose_is_run_on_the_same_base_session(folder, curves)
     assert weights(folder / "gated-store") == weights(folder / "components" / "resistance")
     done = fairshot(folder, "new", "shop", "--from", "gated-store")
     assert done.process.exitcode == 0, done.stderr
+    assert found_on_run(folder / "gated-store").gamma > 0  # the gate had taken the place of Resistance
+
+
+def test_for_a_store_a_gate_gives_way_to_resistance_of_the_run_or_else_of_the_benchmark(folder, tmp_path):
+    def advice(*changes):
+        run = folder / "components" / "resistance"
+        recipe = load_recipe(str(run / "recipe.yaml"), ["method.gate=constant", *changes])
+        (tmp_path / "recipe.yaml").write_text(recipe.as_yaml())
+        (tmp_path / "result.json").write_bytes((run / "result.json").read_bytes())
+        with pytest.raises(UserError, match=r"fairshot run .*--set=method.gate=plain") as refused:
+            found_on_run(tmp_path, Path("my data"))
+        return str(refused.value)
+
+    without = advice("method.resistance=false", "benchmark.name=cifar100")
+    assert "--set=method.resistance=true --set=method.gamma=0.4 --root 'my data' " in without
+    assert "method.gamma" not in advice("method.gamma=0.3")
 
 
 def test_the_command_that_the_tradeoff_prints_runs_its_choice(folder, drawn, curves):

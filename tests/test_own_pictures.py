@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from commands import fairshot
 from fairshot.evaluation.result import Result
+from fairshot.teaching import found_on_run
 
 TINY = [
     *("--set", "model.backbone=tiny", "--set", "model.size=16", "--set", "model.resize=16"),
@@ -93,6 +94,22 @@ def test_settings_and_gates_are_chosen_on_own_pictures_too(photos, tmp_path):
     assert fairshot(tmp_path, *anew).process.exitcode == 75
     left = {path.name for path in (tmp_path / "one").iterdir()} - {".lock"}
     assert left == {"checkpoints", "log.txt", "recipe.yaml", "split.json"}  # and no gate of the old network
+
+
+def test_a_store_is_made_of_a_training_whose_run_has_a_gate(photos, tmp_path):
+    gate = ["--set", "method.gate=constant", "--set", "method.resistance=false"]
+    ran = fairshot(tmp_path, "run", "--data", "photos", "--out", "one", *gate, *TINY)
+    assert ran.process.exitcode == 0, ran.stderr
+    assert " --data PHOTOS " in fairshot(tmp_path, "new", "shop", "--from", "one").stderr
+    new = ["new", "shop", "--data", "photos", "--from"]
+    refused = fairshot(tmp_path, *new, "one")
+    assert refused.process.exitcode == 2
+    advice = refused.stderr[refused.stderr.index("fairshot run ") :]
+    done = fairshot(tmp_path, *shlex.split(advice)[1:], "--device", "cpu")
+    assert done.process.exitcode == 0, done.stderr
+    made = fairshot(tmp_path, *new, "one-store")
+    assert made.process.exitcode == 0, made.stderr
+    assert found_on_run(tmp_path / "one-store").gamma == 0.2  # of folder/sss
 
 
 def test_a_base_session_is_taken_over_with_its_images_and_no_others(photos, tmp_path):

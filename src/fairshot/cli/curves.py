@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from fairshot.evaluation.run_folder import (
     TRADEOFF,
     TRADEOFF_PAGE,
     TRIALS,
+    command_on_base,
     recipe_of,
 )
 from fairshot.evaluation.tradeoff import Point, choose, search, tradeoff
@@ -200,16 +200,9 @@ def _show(place: Place, points: Sequence[Point], chosen: Mapping[str, Point], ow
     CONSOLE.print(f"all {len(points)} points: {page}", highlight=False, soft_wrap=True)
     best = max(chosen.values(), key=lambda point: point.both)
     CONSOLE.print(f"best on pseudo-novel classes: {best.gate.family}; to run it:", highlight=False)
-    CONSOLE.print(f"  {shlex.join(_command(place, best.gate))}", highlight=False, soft_wrap=True)
-
-
-def _command(place: Place, gate: Gate) -> list[str]:
-    """Return the command that runs a gate on the base session and the images of the run."""
-    command = ["fairshot", "run", str(place.out / RECIPE), "--base", str(place.out)]
-    command += [f"--set=method.{key}={json.dumps(value)}" for key, value in gate.settings().items()]
-    for option, folder in (("--data", place.photos), ("--root", place.root)):
-        command += [] if folder is None else [option, str(folder)]
-    return [*command, "--out", f"{place.out}-gate"]
+    out = f"{place.out}-gate"
+    command = command_on_base(place.out, best.gate.settings(), out, place.photos, place.root)
+    CONSOLE.print(f"  {command}", highlight=False, soft_wrap=True)
 
 
 def _table(points: Sequence[Point], chosen: Mapping[str, Point], own: Gate | None) -> Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from fairshot.evaluation.experiment import (
     own_pictures_side,
 )
 from fairshot.evaluation.result import Result
-from fairshot.evaluation.run_folder import MODEL, RECIPE
+from fairshot.evaluation.run_folder import MODEL, RECIPE, command_on_base
 from fairshot.methods import method_named
 from fairshot.methods.skeleton import Skeleton, SkeletonSettings
 from fairshot.methods.sss import SSS, SSSSettings
@@ -47,6 +46,7 @@ def found_on_run(run: str | Path, data: Path | None = None, reporter: Reporter =
     run = Path(run)
     result = Result.read(run)
     recipe = load_recipe(str(run / RECIPE))
+    _refuse_other_rules(run, recipe, data)
     method = _restored(run, recipe, len(result.sessions[0]))
     benchmark = OWN_PICTURES if had_own_pictures(run) else recipe.benchmark.name
     origin = {"run": str(run), "method": recipe.method_name, "benchmark": benchmark}
@@ -110,7 +110,6 @@ def _stream(run: Path, recipe: Recipe, data: Path | None, reporter: Reporter) ->
 
 def _restored(run: Path, recipe: Recipe, base_classes: int) -> Supported:
     """Return the method of a run as the base session left it."""
-    _refuse_other_rules(run, recipe)
     path = run / MODEL
     if not path.is_file():
         raise UserError(f"{path} is missing: the run kept no weights; run it again with --fresh")
@@ -123,7 +122,7 @@ def _restored(run: Path, recipe: Recipe, base_classes: int) -> Supported:
     return method
 
 
-def _refuse_other_rules(run: Path, recipe: Recipe) -> None:
+def _refuse_other_rules(run: Path, recipe: Recipe, data: Path | None) -> None:
     """Refuse a run that answers otherwise than a store does."""
     kind = method_named(recipe.method_name)
     nearest_mean = (
@@ -137,22 +136,31 @@ def _refuse_other_rules(run: Path, recipe: Recipe) -> None:
             f"{run} is a run of {recipe.method_name}, and a store answers by SSS or by nearest class means; "
             f"train one with: fairshot run {default_recipe('doodles')}"
         )
-    if isinstance(recipe.method, SSSSettings):
-        _refuse_other_decisions(run, recipe.method)
-
-
-def _refuse_other_decisions(run: Path, settings: SSSSettings) -> None:
-    changes = [] if settings.way == "separately" else ["way=separately"]
-    if settings.has_gate:
-        changes += ["gate=plain", "whitening=false"]
-    if changes:
-        sets = [f"--set=method.{change}" for change in changes]
-        command = ["fairshot", "run", str(run / RECIPE), "--base", str(run), *sets, "--out", f"{run}-store"]
+    settings = recipe.method
+    if isinstance(settings, SSSSettings) and (settings.has_gate or settings.way != "separately"):
         raise UserError(
             f"{run} decides by method.way={settings.way}, gate={settings.gate}, whitening="
             f"{str(settings.whitening).lower()}; a store decides as Algorithm 1 does, with the first look of "
-            f"the paper. To make a store of the same training: {shlex.join(command)}"
+            f"the paper. To make a store of the same training: {_command_for_store(run, recipe, data)}"
         )
+
+
+def _command_for_store(run: Path, recipe: Recipe, data: Path | None) -> str:
+    """Return the command that runs the training of a run as a store decides.
+
+    Where a gate took the place of Resistance, Resistance returns as strong as in the recipe of fairshot:
+    else nothing would act against the bias towards base classes.
+    """
+    settings, usual = recipe.method, load_recipe(default_recipe(recipe.benchmark.name)).method
+    assert isinstance(settings, SSSSettings)
+    assert isinstance(usual, SSSSettings)
+    method: dict[str, Any] = {"way": "separately"}
+    if settings.has_gate:  # no other way has one
+        method = {"gate": "plain", "whitening": False}
+        if not (settings.resistance and settings.gamma):
+            method |= {"resistance": True, "gamma": usual.gamma}
+    photos, root = (data or Path("PHOTOS"), None) if had_own_pictures(run) else (None, data)
+    return command_on_base(run, method, f"{run}-store", photos, root)
 
 
 def _samples(stream: Stream, network: Network, reporter: Reporter) -> dict[int, list[Photo]]:
