@@ -136,7 +136,11 @@ def test_a_base_session_is_taken_over_with_its_images_and_no_others(photos, tmp_
     for command in commands:
         refused = fairshot(tmp_path, *command, "--data", "elsewhere/photos")
         assert refused.process.exitcode == 2, refused.stderr
-        assert "the base session of one was on other images" in refused.stderr
+        told = " ".join(refused.stderr.split())
+        assert (
+            "the base session of one was on other images than those found here: their pixels differ" in told
+        )
+        assert "of the classes" not in told  # which are the same
     assert not (tmp_path / "three").exists()
     assert not (tmp_path / "one" / "pseudo-novel" / "checkpoints").exists()
 
@@ -149,12 +153,15 @@ def test_of_a_base_session_that_noted_no_images_the_classes_are_compared(photos,
     done = fairshot(tmp_path, "run", "--data", "photos", "--base", "one", "--out", "two", *TINY)
     assert done.process.exitcode == 0, done.stderr
     split = json.loads((tmp_path / "one" / "split.json").read_text())
-    split["classes"].reverse()
+    classes = split["classes"]
+    classes[0], classes[-1] = classes[-1], classes[0]
     (tmp_path / "other.json").write_text(json.dumps(split))
     other = ["--data", "photos", "--split", "other.json", "--out", "three", *TINY]
     refused = fairshot(tmp_path, "run", "--base", "one", *other)
     assert refused.process.exitcode == 2
-    assert "the base session of one was on other images" in refused.stderr
+    there, *_, here = Result.read(tmp_path / "one").class_names
+    told = " ".join(refused.stderr.split())
+    assert f"on other images than those found here: of the classes {there} there and {here} here" in told
 
 
 def test_a_folder_that_is_refused_leaves_nothing(photos, tmp_path):

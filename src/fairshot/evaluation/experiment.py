@@ -6,9 +6,10 @@ import csv
 import io
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -216,12 +217,21 @@ def check_images(run: Path, stream: Stream) -> None:
     same = theirs == ours if known is None else known == stream.base.train.sha256()
     if not same:
         raise UserError(
-            f"the base session of {run} was on other images than those found here, of the classes "
-            f"{_some(theirs)} there and {_some(ours)} here; say where its own lie with --data or --root"
+            f"the base session of {run} was on other images than those found here: "
+            f"{_difference(theirs, ours)}; say where its own lie with --data or --root"
         )
 
 
-def _some(names: list[str]) -> str:
+def _difference(theirs: list[str], ours: list[str]) -> str:
+    """Say what sets images of these classes apart."""
+    pairs = zip_longest(theirs, ours, fillvalue="none")
+    if differing := [(there, here) for there, here in pairs if there != here]:
+        there, here = (_some(names) for names in zip(*differing, strict=True))
+        return f"of the classes {there} there and {here} here"
+    return "their pixels differ, or another version of the image decoder reads them otherwise"
+
+
+def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
 
 
