@@ -158,7 +158,7 @@ def test_copies_count_once():
     torch.testing.assert_close(prototypes(later, bounds), prototypes(once, bounds))
 
 
-def test_copies_that_are_a_little_changed_count_once_among_others_that_score_alike():
+def test_copies_that_are_nearly_exact_count_once_among_others_that_score_alike():
     labelled, features, labels = world()
     one = features[labels == 3][:1]
     axis = normalize(labelled[3], dim=-1)
@@ -171,6 +171,16 @@ def test_copies_that_are_a_little_changed_count_once_among_others_that_score_ali
     state = absorb(begin(labelled, ALPHA), many, ids(many), Bounds())
     assert len(state.kept) == 2
     assert similarity(state.kept, torch.cat([one, mirrored])).argmax(0).unique().numel() == 2
+
+
+def test_copies_that_are_changed_further_count_as_other_samples():
+    labelled, features, labels = world()
+    one = features[labels == 3][:1]
+    jitter = torch.randn(100, *one.shape[1:], generator=torch.Generator().manual_seed(0), dtype=one.dtype)
+    changed = one + 0.03 * one.norm() * normalize(jitter, dim=-1)
+    assert similarity(changed, one).min() > 0.99
+    state = absorb(begin(labelled, ALPHA), changed, ids(changed), Bounds())
+    assert len(state.kept) == Bounds().at_most
 
 
 def test_the_journal_says_who_absorbed_what_and_rollback_undoes_it():

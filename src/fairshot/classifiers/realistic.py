@@ -6,7 +6,8 @@ show pictures to the system could lead a class astray. Here the movement is boun
 - a class keeps the R samples most similar to its labelled prototype, of all that ever came: order and batch
   size have no effect, and later samples must be more typical than earlier ones to count;
 - recognition is by the labelled prototypes, never by moved ones: no batch paves the way for the next;
-- a copy of a kept sample does not count, were it changed a little: repetition has no effect;
+- an exact or nearly exact copy of a kept sample does not count; one with a little noise, or saved anew as
+  JPEG, may count as another sample, within the bounds below;
 - alpha grows with the samples kept and reaches the paper's value at R of them: a few move little;
 - no prototype moves farther from its labelled one than a share of the way to the nearest other class;
 - every batch is in the journal, and the last ones can be rolled back.
@@ -33,7 +34,7 @@ class Bounds:
     threshold: float = 0.8  # r of eq. 10
     at_most: int = 40  # R of eq. 10: samples a class keeps
     drift: float = 0.2  # farthest a prototype may move, as a share of the way to the nearest other class
-    copies: float = 0.9999  # cosine from which two samples of a class are the same picture
+    copies: float = 0.9999  # cosine above which two samples of a class are copies: nearly the same bits
 
 
 @dataclass(frozen=True)
