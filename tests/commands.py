@@ -82,6 +82,7 @@ def _main(
     for path, stream in ((output, sys.stdout), (errors, sys.stderr)):
         with path.open("wb") as file:
             os.dup2(file.fileno(), stream.fileno())
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs have it ignored
     os.chdir(folder)
     sys.argv = ["fairshot", *arguments]
     if before is not None:
