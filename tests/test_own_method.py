@@ -68,6 +68,7 @@ def test_the_example_runs_by_the_commands_of_the_page(tmp_path):
         ("from fairshot.methods.skeleton import Skeleton as Gentle", "Gentle", "does not say its name"),
         (example(), "Mild", "'Mild' is no class"),
         (example(), "Gentel", r"'Gentel' is no class .*; did you mean Gentle\?"),
+        (example(), "Skeletn", "derives from fairshot's Method$"),  # and none that it imports is meant
         (example().replace('"gentle"', '"ncm"'), "Gentle", "another method named 'ncm'"),
     ],
 )

@@ -53,8 +53,9 @@ def _method_in(path: Path, wanted: str) -> type[Method[Any]]:
         raise UserError(f"{path} cannot be imported: {type(problem).__name__}: {problem}") from problem
     kind = getattr(module, wanted, None)
     if not (isinstance(kind, type) and issubclass(kind, Method)):
+        classes = [each for each in vars(module).values() if isinstance(each, type)]
         there = [
-            name for name, each in vars(module).items() if isinstance(each, type) and issubclass(each, Method)
+            each.__name__ for each in classes if issubclass(each, Method) and each.__module__ == spec.name
         ]
         raise UserError(
             f"{path}: {wanted!r} is no class of this file that derives from fairshot's Method"
