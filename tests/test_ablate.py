@@ -116,6 +116,17 @@ def test_a_run_is_not_cleared_that_gives_the_base_session(folder):
     assert weights(folder / "components" / "sr") == kept
 
 
+@pytest.mark.parametrize("base", ["sr", "calibration", "intra"])
+def test_rows_are_refused_before_the_first_is_run(folder, base):
+    runs = sorted((folder / "components").glob("*/result.json"))
+    before = [run.stat().st_mtime_ns for run in runs]
+    command = ["ablate", "components", "doodles/sss", "--out", "components", "--base", f"components/{base}"]
+    refused = fairshot(folder, *command, "--fresh", *TINY)
+    assert refused.process.exitcode == 2
+    assert len(before) == 6
+    assert [run.stat().st_mtime_ns for run in runs if run.exists()] == before
+
+
 PSEUDO = ["--novel", "2", "--held-out", "20", "--draws", "2", "--device", "cpu"]
 
 

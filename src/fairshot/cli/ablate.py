@@ -54,10 +54,8 @@ def components_command(
     rows: dict[str, dict[str, Any]] = {
         name: {part: part in switched_on for part in PARTS} for name, switched_on in COMPONENTS.items()
     }
-    taken = dict.fromkeys(("resistance", "calibration"), base or out / "sr")
-    if base is not None:
-        taken["sr"] = base
-    runs = _run_rows(recipe, rows, taken, set_, seed, device, out, fresh, root)
+    sharing = ("sr", "resistance", "calibration")
+    runs = _run_rows(recipe, rows, sharing, set_, seed, device, out, fresh, root, base)
     write_atomically(out / PAGE, components_page(runs, this_command()).encode())
 
 
@@ -81,36 +79,40 @@ def features_command(
     rows: dict[str, dict[str, Any]] = {
         way: {"way": way, "resistance": False, "calibration": False} for way in FEATURES
     }
-    taken = dict.fromkeys(FEATURES[1:], base or out / FEATURES[0])
-    if base is not None:
-        taken[FEATURES[0]] = base
-    runs = _run_rows(recipe, rows, taken, set_, seed, device, out, fresh, root)
+    runs = _run_rows(recipe, rows, FEATURES, set_, seed, device, out, fresh, root, base)
     write_atomically(out / PAGE, features_page(runs, this_command()).encode())
 
 
 def _run_rows(
     recipe: str | None,
     rows: dict[str, dict[str, Any]],
-    taken: dict[str, Path],  # rows that take the base session of another run
+    sharing: tuple[str, ...],  # rows of one base session: the first one's, if none is given
     overrides: list[str],
     seed: int | None,
     device: str,
     out: Path,
     fresh: bool,
     root: Path | None,
+    base: Path | None,
 ) -> dict[str, Path]:
-    """Run the rows of a table, each a run of its own that is not repeated when finished."""
-    from fairshot.evaluation.experiment import Place
+    """Run the rows of a table, each a run of its own; a base session that does not fit is refused first."""
+    from fairshot.evaluation.experiment import Place, check_taken_over
     from fairshot.recipes import default_recipe, load_recipe
     from fairshot.training.hardware import choose_hardware
 
     recipe = recipe or default_recipe(BENCHMARK)
     fabric = choose_hardware(device)
-    results = []
+    planned, results = [], []
     for name, changes in rows.items():
         settings = [f"method.{key}={yaml.safe_dump(value).split()[0]}" for key, value in changes.items()]
         chosen = load_recipe(recipe, [*overrides, *settings], seed)
-        place = Place(out / name, fabric, this_command(), root, base=taken.get(name), fresh=fresh)
+        first = None if name == sharing[0] else out / sharing[0]
+        taken = (base or first) if name in sharing else None
+        place = Place(out / name, fabric, this_command(), root, base=taken, fresh=fresh)
+        if base is not None:
+            check_taken_over(chosen, place)
+        planned.append((chosen, place))
+    for chosen, place in planned:
         result = run_with_bars(chosen, place)
         assert result is not None  # there is one process
         results.append(result)

@@ -79,12 +79,7 @@ def run(recipe: Recipe, place: Place) -> Result | None:
 
     Of several processes the first writes and gets the result; the others only train, and get None.
     """
-    if place.base is not None:
-        if place.fresh and place.base.resolve() == place.out.resolve():
-            raise UserError(
-                f"{place.base} gives the base session and cannot be run afresh; give another --out"
-            )
-        check_base(place.base, recipe)
+    check_taken_over(recipe, place)
     stream, split = load_pictures(recipe, place)
     if place.base is not None:
         check_images(place.base, stream)
@@ -187,6 +182,15 @@ def restore_method(run: Path, recipe: Recipe, stream: Stream, fabric: Fabric) ->
     method = build_method(recipe, stream)
     _take_over(run, recipe, method, stream, fabric)
     return method
+
+
+def check_taken_over(recipe: Recipe, place: Place) -> None:
+    """Refuse a base session, if one is given, that a recipe cannot take over, or that this would clear."""
+    if place.base is None:
+        return
+    if place.fresh and place.base.resolve() == place.out.resolve():
+        raise UserError(f"{place.base} gives the base session and cannot be run afresh; give another --out")
+    check_base(place.base, recipe)
 
 
 def check_base(run: Path, recipe: Recipe) -> None:
