@@ -125,7 +125,7 @@ def gates(runs: Sequence[Run], studio: Studio) -> list[Plate]:
             for point in rule.points
             if point.tuned
         )
-        caption = "Each mark is one setting of a rule on the same features. "
+        caption = "Each mark is one setting of a rule on the same features, measured on test images. "
         if told:
             caption += f"Chosen on pseudo-novel classes, overall accuracy and harmonic mean here: {told}"
         title = f"What gates trade, {run.name}"
