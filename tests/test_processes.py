@@ -16,7 +16,7 @@ import json, sys
 import torch
 from lightning_fabric import Fabric
 from fairshot.benchmarks import load_stream
-from fairshot.evaluation.experiment import build_method
+from fairshot.evaluation.base_session import build_method
 from fairshot.recipes import load_recipe
 from fairshot.training.loop import Trainer
 

@@ -13,8 +13,9 @@ from rich.table import Table
 from fairshot.benchmarks.stream import Stream
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
 from fairshot.errors import UserError
+from fairshot.evaluation.base_session import check_base, check_images, restore_method
 from fairshot.evaluation.courses import embed_course
-from fairshot.evaluation.experiment import Place, check_base, check_images, load_pictures, restore_method
+from fairshot.evaluation.experiment import Place, load_pictures
 from fairshot.evaluation.gates import Gate, curve
 from fairshot.evaluation.pseudo import pseudo_courses
 from fairshot.evaluation.run_folder import (

@@ -39,7 +39,8 @@ def poison_command(
     Writes `poisoning.json` and `poisoning.md` into the run.
     """
     # All this takes seconds to import, and --help needs none.
-    from fairshot.evaluation.experiment import Place, load_pictures, restore_method
+    from fairshot.evaluation.base_session import restore_method
+    from fairshot.evaluation.experiment import Place, load_pictures
     from fairshot.evaluation.poisoning import measure_poisoning
     from fairshot.evaluation.run_folder import LOG, POISONING, POISONING_PAGE, recipe_of
     from fairshot.methods.sss import SSS

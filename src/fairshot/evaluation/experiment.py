@@ -6,28 +6,32 @@ import csv
 import io
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import load, save
+from safetensors.torch import save
 
 from fairshot.benchmarks import load_stream
 from fairshot.benchmarks.cache import Resize
 from fairshot.benchmarks.folder import Split, load_folder, replay_folder
 from fairshot.benchmarks.stream import Stream
 from fairshot.errors import UserError
+from fairshot.evaluation.base_session import (
+    BASE_IMAGES,
+    build_method,
+    check_base,
+    check_images,
+    take_over,
+)
 from fairshot.evaluation.result import Environment, Result
 from fairshot.evaluation.run_folder import (
     CHECKPOINTS,
     FEATURES,
     MODEL,
-    NAMED,
     RECIPE,
     RESULT,
     SPLIT,
@@ -35,17 +39,14 @@ from fairshot.evaluation.run_folder import (
     TRAINING_COLUMNS,
     claimed,
     clear_run,
-    recipe_of,
     recorded_recipe,
 )
 from fairshot.evaluation.sessions import Outcome, run_sessions
 from fairshot.files import remove_partial, write_atomically
-from fairshot.methods import build
 from fairshot.methods.method import Method
 from fairshot.models.embedder import ModelSettings
 from fairshot.progress import SILENT, Reporter
 from fairshot.recipes import Recipe
-from fairshot.training.batches import seed_of
 from fairshot.training.hardware import describe_device
 from fairshot.training.loop import Row, Trainer
 
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 OWN_PICTURES = "folder"  # the benchmark name of recipes for own pictures
-BASE_IMAGES = "base_images"  # in the metadata of a model: the digest of what it was trained on
 MUCH_FOR_A_CPU = 5e9  # weights of a backbone times the pixels it looks at: ResNet-18 from 22 pixels a side on
 
 
@@ -146,7 +146,7 @@ def _run(recipe: Recipe, stream: Stream, method: Method[Any], place: Place) -> R
         _warn_if_slow(recipe, method, place)
         method.fit_base(stream.base.train, trainer)
     else:
-        _take_over(place.base, recipe, method, stream, place.fabric)
+        take_over(place.base, recipe, method, stream, place.fabric)
     trained = time.monotonic()
     if not place.fabric.is_global_zero:
         return None
@@ -175,15 +175,6 @@ def _warn_if_slow(recipe: Recipe, method: Method[Any], place: Place) -> None:
         )
 
 
-def restore_method(run: Path, recipe: Recipe, stream: Stream, fabric: Fabric) -> Method[Any]:
-    """Return the method of a finished run as it was after its base session."""
-    check_base(run, recipe)
-    check_images(run, stream)
-    method = build_method(recipe, stream)
-    _take_over(run, recipe, method, stream, fabric)
-    return method
-
-
 def check_taken_over(recipe: Recipe, place: Place) -> None:
     """Refuse a base session, if one is given, that a recipe cannot take over, or that this would clear."""
     if place.base is None:
@@ -191,83 +182,6 @@ def check_taken_over(recipe: Recipe, place: Place) -> None:
     if place.fresh and place.base.resolve() == place.out.resolve():
         raise UserError(f"{place.base} gives the base session and cannot be run afresh; give another --out")
     check_base(place.base, recipe)
-
-
-def check_base(run: Path, recipe: Recipe) -> None:
-    """Refuse a run whose base session a recipe cannot take over."""
-    if not (run / MODEL).is_file():
-        raise UserError(
-            f"{run} holds no {MODEL}: it is not a run, its base session is not finished, or its weights were "
-            "not kept; repeat the run"
-        )
-    theirs, ours = _flat(recipe_of(run).training_part()), _flat(recipe.training_part())
-    differing = [name for name in theirs | ours if theirs.get(name) != ours.get(name)]
-    if differing:
-        told = ", ".join(
-            f"{name} is {theirs.get(name)} there and {ours.get(name)} here" for name in differing
-        )
-        raise UserError(
-            f"the base session of {run} comes from another recipe: {told}; only settings of the decision may "
-            "differ, --set the others alike"
-        )
-
-
-def check_images(run: Path, stream: Stream) -> None:
-    """Refuse a run whose base session was on other images; if it noted none, on other classes."""
-    with safe_open(run / MODEL, "pt") as model:
-        known = (model.metadata() or {}).get(BASE_IMAGES)
-    ours = list(stream.class_names[: stream.base_classes])
-    theirs = Result.read(run).base_names if (run / RESULT).is_file() else ours
-    same = theirs == ours if known is None else known == stream.base.train.sha256()
-    if not same:
-        raise UserError(
-            f"the base session of {run} was on other images than those found here: "
-            f"{_difference(theirs, ours)}; say where its own lie with --data or --root"
-        )
-
-
-def _difference(theirs: list[str], ours: list[str]) -> str:
-    """Say what sets images of these classes apart."""
-    pairs = zip_longest(theirs, ours, fillvalue="none")
-    if differing := [(there, here) for there, here in pairs if there != here]:
-        there, here = (_some(names) for names in zip(*differing, strict=True))
-        return f"of the classes {there} there and {here} here"
-    return "their pixels differ, or another version of the image decoder reads them otherwise"
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
-
-
-def _flat(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Name each value by its section and key."""
-    flat: dict[str, Any] = {}
-    for section, values in parts.items():
-        within = isinstance(values, dict)
-        flat |= {f"{section}.{key}": value for key, value in values.items()} if within else {section: values}
-    return flat
-
-
-def _take_over(run: Path, recipe: Recipe, method: Method[Any], stream: Stream, fabric: Fabric) -> None:
-    """Give a method what a run of the same training learnt in its base session.
-
-    If the run decided otherwise, only its network is taken, and the classifiers of the base classes are made
-    anew.
-    """
-    method.embedder.to(fabric.device)
-    tensors = load((run / MODEL).read_bytes())
-    if recipe_of(run) == recipe:
-        method.restore(tensors)
-    else:
-        method.restore_parts(tensors)
-        method.start_base(stream.base.train)
-
-
-def build_method(recipe: Recipe, stream: Stream) -> Method[Any]:
-    """Build the method of a recipe, its weights drawn from the recipe's seed."""
-    torch.manual_seed(seed_of(recipe.seed, 2))
-    channels, classes = stream.base.train.pictures.channels, len(stream.class_names)
-    return build(recipe.method_name, recipe.method, recipe.model, channels, stream.base_classes, classes)
 
 
 def _result(recipe: Recipe, stream: Stream, place: Place, method: Method[Any], outcome: Outcome) -> Result:

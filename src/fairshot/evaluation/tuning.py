@@ -17,7 +17,7 @@ from torch import Tensor
 from fairshot.benchmarks.pictures import Ints
 from fairshot.benchmarks.stream import Session, Stream, relabelled
 from fairshot.errors import UserError
-from fairshot.evaluation.experiment import build_method
+from fairshot.evaluation.base_session import build_method
 from fairshot.evaluation.metrics import Metrics, metrics_from_confusions
 from fairshot.evaluation.sessions import run_sessions
 from fairshot.methods.method import Method

@@ -1,0 +1,112 @@
+"""A method around its base session: built from a recipe, or restored from a run that has finished one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load
+
+from fairshot.benchmarks.stream import Stream
+from fairshot.errors import UserError
+from fairshot.evaluation.result import Result
+from fairshot.evaluation.run_folder import MODEL, NAMED, RESULT, recipe_of
+from fairshot.methods import build
+from fairshot.methods.method import Method
+from fairshot.recipes import Recipe
+from fairshot.training.batches import seed_of
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+BASE_IMAGES = "base_images"  # in the metadata of a model: the digest of what it was trained on
+
+
+def build_method(recipe: Recipe, stream: Stream) -> Method[Any]:
+    """Build the method of a recipe, its weights drawn from the recipe's seed."""
+    torch.manual_seed(seed_of(recipe.seed, 2))
+    channels, classes = stream.base.train.pictures.channels, len(stream.class_names)
+    return build(recipe.method_name, recipe.method, recipe.model, channels, stream.base_classes, classes)
+
+
+def restore_method(run: Path, recipe: Recipe, stream: Stream, fabric: Fabric) -> Method[Any]:
+    """Return the method of a finished run as it was after its base session."""
+    check_base(run, recipe)
+    check_images(run, stream)
+    method = build_method(recipe, stream)
+    take_over(run, recipe, method, stream, fabric)
+    return method
+
+
+def take_over(run: Path, recipe: Recipe, method: Method[Any], stream: Stream, fabric: Fabric) -> None:
+    """Give a method what a run of the same training learnt in its base session.
+
+    If the run decided otherwise, only its network is taken, and the classifiers of the base classes are made
+    anew.
+    """
+    method.embedder.to(fabric.device)
+    tensors = load((run / MODEL).read_bytes())
+    if recipe_of(run) == recipe:
+        method.restore(tensors)
+    else:
+        method.restore_parts(tensors)
+        method.start_base(stream.base.train)
+
+
+def check_base(run: Path, recipe: Recipe) -> None:
+    """Refuse a run whose base session a recipe cannot take over."""
+    if not (run / MODEL).is_file():
+        raise UserError(
+            f"{run} holds no {MODEL}: it is not a run, its base session is not finished, or its weights were "
+            "not kept; repeat the run"
+        )
+    theirs, ours = _flat(recipe_of(run).training_part()), _flat(recipe.training_part())
+    differing = [name for name in theirs | ours if theirs.get(name) != ours.get(name)]
+    if differing:
+        told = ", ".join(
+            f"{name} is {theirs.get(name)} there and {ours.get(name)} here" for name in differing
+        )
+        raise UserError(
+            f"the base session of {run} comes from another recipe: {told}; only settings of the decision may "
+            "differ, --set the others alike"
+        )
+
+
+def _flat(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Name each value by its section and key."""
+    flat: dict[str, Any] = {}
+    for section, values in parts.items():
+        within = isinstance(values, dict)
+        flat |= {f"{section}.{key}": value for key, value in values.items()} if within else {section: values}
+    return flat
+
+
+def check_images(run: Path, stream: Stream) -> None:
+    """Refuse a run whose base session was on other images; if it noted none, on other classes."""
+    with safe_open(run / MODEL, "pt") as model:
+        known = (model.metadata() or {}).get(BASE_IMAGES)
+    ours = list(stream.class_names[: stream.base_classes])
+    theirs = Result.read(run).base_names if (run / RESULT).is_file() else ours
+    same = theirs == ours if known is None else known == stream.base.train.sha256()
+    if not same:
+        raise UserError(
+            f"the base session of {run} was on other images than those found here: "
+            f"{_difference(theirs, ours)}; say where its own lie with --data or --root"
+        )
+
+
+def _difference(theirs: list[str], ours: list[str]) -> str:
+    """Say what sets images of these classes apart."""
+    pairs = zip_longest(theirs, ours, fillvalue="none")
+    if differing := [(there, here) for there, here in pairs if there != here]:
+        there, here = (_some(names) for names in zip(*differing, strict=True))
+        return f"of the classes {there} there and {here} here"
+    return "their pixels differ, or another version of the image decoder reads them otherwise"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
