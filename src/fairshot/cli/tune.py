@@ -32,7 +32,13 @@ Grid = Annotated[
 By = Annotated[str, typer.Option(help=f"What the best trial maximises: {', '.join(CRITERIA)}.")]
 Novel = Annotated[int, typer.Option(min=1, help="Base classes that play novel ones.")]
 HeldOut = Annotated[int, typer.Option(min=1, help="Training images a class that play test images.")]
-Out = Annotated[Path, typer.Option(help="Folder for the log, the trials and the best recipe.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder for the log, the trials and the best recipe; "
+        "runs/tuning-<benchmark>-<method> if not given."
+    ),
+]
 
 
 def tune_command(
@@ -44,7 +50,7 @@ def tune_command(
     held_out: HeldOut = 50,
     seed: Seed = None,
     device: Device = "auto",
-    out: Out = Path("runs/tuning"),
+    out: Out = None,
     data: Data = None,
     root: Root = None,
 ) -> None:
@@ -59,6 +65,7 @@ def tune_command(
         raise UserError(f"--by: {by!r} was given; expected one of {', '.join(CRITERIA)}")
     points = _points(recipe, grid, set_, seed)
     first = points[0][1]
+    out = out or Path("runs") / f"tuning-{first.benchmark.name}-{first.method_name}"
     reporter = ConsoleReporter("tune", out / LOG)
     fabric = choose_hardware(device)
     stream, _ = load_pictures(first, Place(out, fabric, root=root, photos=data, reporter=reporter))
