@@ -77,3 +77,16 @@ def test_what_cannot_be_used_is_said(tmp_path, code, wanted, complaint):
         (tmp_path / "gentle.py").write_text(code)
     with pytest.raises(UserError, match=complaint):
         load_own(f"{tmp_path / 'gentle.py'}:{wanted}")
+
+
+def test_a_run_of_a_file_that_has_changed_since_is_not_taken_for_one_of_the_new_code(tmp_path):
+    file, run = tmp_path / "gentle.py", ("run", "doodles/gentle.py:Gentle", *BRIEF)
+    file.write_text(example())
+    assert fairshot(tmp_path, *run).process.exitcode == 0
+    file.write_text(example().replace("self.settings.advantage", "(100 * self.settings.advantage)"))
+    refused = fairshot(tmp_path, *run)
+    assert refused.process.exitcode == 2
+    assert "gentle.py has changed since the run in" in refused.stderr
+    earlier = Result.read(tmp_path / "runs" / "doodles-gentle-seed0")
+    assert fairshot(tmp_path, *run, "--fresh").process.exitcode == 0
+    assert Result.read(tmp_path / "runs" / "doodles-gentle-seed0").confusions != earlier.confusions

@@ -32,6 +32,7 @@ from fairshot.evaluation.run_folder import (
     CHECKPOINTS,
     FEATURES,
     MODEL,
+    OWN_METHOD,
     RECIPE,
     RESULT,
     SPLIT,
@@ -44,6 +45,7 @@ from fairshot.evaluation.run_folder import (
 from fairshot.evaluation.sessions import Outcome, run_sessions
 from fairshot.files import remove_partial, write_atomically
 from fairshot.methods.method import Method
+from fairshot.methods.own import own_file
 from fairshot.models.embedder import ModelSettings
 from fairshot.progress import SILENT, Reporter
 from fairshot.recipes import Recipe
@@ -215,7 +217,22 @@ def _prepared(recipe: Recipe, place: Place) -> Iterator[None]:
                 f"{place.out} holds a run of another recipe (see its recipe.yaml); give another --out, "
                 "or begin anew in this one with --fresh"
             )
+        _keep_own_method(recipe.method_name, place.out)
         yield
+
+
+def _keep_own_method(name: str, out: Path) -> None:
+    """Keep the file of a method of one's own, and refuse one that is no longer what began the run."""
+    file, kept = own_file(name), out / OWN_METHOD
+    if file is None:
+        return
+    if kept.is_file() and kept.read_bytes() != file.read_bytes():
+        raise UserError(
+            f"{file} has changed since the run in {out} began (see {kept}); give another --out, or begin "
+            "anew in this one with --fresh"
+        )
+    if not (out / RESULT).is_file():
+        write_atomically(kept, file.read_bytes())
 
 
 def _as_csv(rows: list[Row]) -> bytes:

@@ -23,6 +23,7 @@ LOG = "log.txt"
 SPLIT = FILE_NAME  # of own pictures
 MODEL = "model.safetensors"  # all that the base session learnt
 FEATURES = "features.safetensors"  # of the test images of all sessions
+OWN_METHOD = "method.py"  # a copy of the file that a method of one's own came from
 TRAINING = "training.csv"
 TRAINING_COLUMNS = ("step", "epoch", "loss", "learning_rate", "images_per_second")
 CHECKPOINTS = "checkpoints"
@@ -68,7 +69,7 @@ def clear_run(run: Path, call: str = "") -> None:
     if call and cleared.is_file() and cleared.read_text() == call:
         return
     pages = (TRADEOFF, TRADEOFF_PAGE, POISONING, POISONING_PAGE)
-    for name in (RESULT, SPLIT, RECIPE, TRAINING, LOG, MODEL, FEATURES, *pages):
+    for name in (RESULT, SPLIT, RECIPE, OWN_METHOD, TRAINING, LOG, MODEL, FEATURES, *pages):
         (run / name).unlink(missing_ok=True)
     for name in (CHECKPOINTS, FIGURES, PSEUDO_NOVEL):
         shutil.rmtree(run / name, ignore_errors=True)

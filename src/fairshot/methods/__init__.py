@@ -34,7 +34,7 @@ def method_named(name: str) -> type[Method[Any]]:
     if name not in methods():
         raise UserError(
             f"method.name: {name!r} is unknown; known are {', '.join(methods())}"
-            f"{did_you_mean(name, methods())}"
+            f"{did_you_mean(name, methods()) or '; one of your own is named by its file: file.py:Class'}"
         )
     return methods()[name]
 

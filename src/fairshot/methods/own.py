@@ -24,6 +24,11 @@ def own_sources() -> list[str]:
     return [source for source, _ in _loaded.values()]
 
 
+def own_file(name: str) -> Path | None:
+    """Return the file that a method came from; None for one of the package."""
+    return Path(_loaded[name][0].rpartition(":")[0]) if name in _loaded else None
+
+
 def load_own(source: str) -> type[Method[Any]]:
     """Load `file.py:Class`, once a process; from then on it is known by its name."""
     file, _, wanted = source.rpartition(":")

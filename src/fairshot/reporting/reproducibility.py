@@ -22,7 +22,7 @@ REASONS = "verdicts.yaml"  # beside the runs, by hand: method, or a line of the 
 CLOSE = 1.0  # points of average overall accuracy
 NO_REASON = f"No reason is known yet; write one into `{REASONS}`."
 INTRODUCTION = """
-Written by `{command}` from the runs beside this page. Overall accuracy in percent: of session 0,
+Written by `{command}` from the runs of that folder. Overall accuracy in percent: of session 0,
 averaged over all sessions, and of the last one; novel: that of novel classes (Inc), averaged over the
 sessions; mean ± standard deviation where there are several seeds. Always the last epoch. The verdict compares
 the overall averages, with the method's own publication where we know its figures and else with the row that
