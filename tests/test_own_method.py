@@ -36,6 +36,17 @@ def test_a_benchmark_is_named_with_it():
         load_recipe("doodle/gentle.py:Gentle")
 
 
+def test_a_file_without_its_class_is_answered_with_its_classes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("gentle.py").write_text(example())
+    Path("broken.py").write_text("class (")
+    for source in ("doodles/gentle.py", "gentle.py", "./gentle.py"):
+        with pytest.raises(UserError, match=r"name its class: (\./)?gentle\.py:Gentle$"):
+            load_recipe(source)
+    with pytest.raises(UserError, match=r"name its class: broken\.py:Class$"):
+        load_recipe("doodles/broken.py")
+
+
 def test_the_guide_is_one_page_and_its_example_at_most_sixty_lines():
     assert len(GUIDE.read_text().splitlines()) < 100
     assert len(example().splitlines()) <= 60

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import sys
 from pathlib import Path
@@ -42,6 +43,22 @@ def load_own(source: str) -> type[Method[Any]]:
         raise UserError(f"{path}: there is another method named {kind.name!r}; give {wanted} another name")
     _loaded[kind.name] = (source, kind)
     return kind
+
+
+def class_to_name(file: str) -> str:
+    """Say how the methods of a Python file, its classes with a `name`, are given; the file is not run."""
+    try:
+        body = ast.parse(Path(file).read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        body = []
+    names = [each.name for each in body if isinstance(each, ast.ClassDef) and _says_its_name(each)]
+    return " or ".join(f"{file}:{name}" for name in names or ["Class"])
+
+
+def _says_its_name(kind: ast.ClassDef) -> bool:
+    plain = [target for part in kind.body if isinstance(part, ast.Assign) for target in part.targets]
+    typed = [part.target for part in kind.body if isinstance(part, ast.AnnAssign)]
+    return any(isinstance(each, ast.Name) and each.id == "name" for each in (*plain, *typed))
 
 
 def _method_in(path: Path, wanted: str) -> type[Method[Any]]:

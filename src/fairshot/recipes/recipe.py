@@ -16,7 +16,7 @@ from fairshot.benchmarks.stream import StreamSettings
 from fairshot.errors import UserError, did_you_mean
 from fairshot.methods import baseline, method_named, methods
 from fairshot.methods.method import MethodSettings
-from fairshot.methods.own import MARK, load_own
+from fairshot.methods.own import MARK, class_to_name, load_own
 from fairshot.models.embedder import ModelSettings
 from fairshot.settings import Settings, explain
 from fairshot.training.loop import TrainingSettings
@@ -142,6 +142,9 @@ def _read(source: str) -> str:
     for folder, file in _packaged():
         if source == f"{folder.name}/{file.name[:-5]}":
             return file.read_text(encoding="utf-8")
+    for code in (source.partition("/")[2], source):
+        if code.endswith(".py") and Path(code).is_file():
+            raise UserError(f"recipe: {code} is a Python file; name its class: {class_to_name(code)}")
     path = Path(source)
     if not path.is_file():
         raise UserError(
