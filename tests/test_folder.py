@@ -62,7 +62,9 @@ def test_a_folder_becomes_a_stream_that_its_split_replays(photos, tmp_path):
     fixed = [load_folder(photos, StreamSettings(class_order_seed=1), seed=seed)[1].classes for seed in (3, 4)]
     assert [each.name for each in fixed[0]] == [each.name for each in fixed[1]]
     assert all(a.test != b.test for a, b in zip(*fixed, strict=True))
+    assert " classes: kind " in split.summary()[0]
     assert "session 2: 5 training and" in split.summary()[2]
+    assert " of 1 class: kind " in split.summary()[2]
 
 
 def test_unreadable_files_are_listed_and_skipped(photos):

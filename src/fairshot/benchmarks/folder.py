@@ -90,7 +90,8 @@ class Split(BaseModel):
 def _session_line(title: str, classes: tuple[ClassSplit, ...]) -> str:
     train, test = sum(len(each.train) for each in classes), sum(len(each.test) for each in classes)
     names = ", ".join(each.name for each in classes)
-    return f"{title}: {train} training and {test} test images of {len(classes)} classes: {names}"
+    count = "1 class" if len(classes) == 1 else f"{len(classes)} classes"
+    return f"{title}: {train} training and {test} test images of {count}: {names}"
 
 
 def load_folder(
