@@ -110,6 +110,8 @@ def test_a_store_is_made_of_a_training_whose_run_has_a_gate(photos, tmp_path):
     made = fairshot(tmp_path, *new, "one-store")
     assert made.process.exitcode == 0, made.stderr
     assert found_on_run(tmp_path / "one-store").gamma == 0.2  # of folder/sss
+    taken = fairshot(tmp_path, *new, "nowhere")
+    assert "shop exists already" in taken.stderr  # said before the run is even looked at
 
 
 def test_a_base_session_is_taken_over_with_its_images_and_no_others(photos, tmp_path):

@@ -71,8 +71,9 @@ def new_command(
         raise UserError(f"{'--weights' if weights else '--base'} goes with --backbone, and --from was given")
     if backbone is not None and data is not None:
         raise UserError("--data goes with --from, and --backbone was given")
-    from fairshot.teaching import create_store, found_on_backbone, found_on_run
+    from fairshot.teaching import check_free, create_store, found_on_backbone, found_on_run
 
+    check_free(store)
     if run is not None:
         founding = found_on_run(run, data, reporter)
     else:

@@ -9,13 +9,14 @@ if TYPE_CHECKING:
     from fairshot.teaching.archive import export_archive, import_archive
     from fairshot.teaching.backbones import found_on_backbone
     from fairshot.teaching.evaluating import evaluate, read_folder
-    from fairshot.teaching.founding import create_store
+    from fairshot.teaching.founding import check_free, create_store
     from fairshot.teaching.onnx_file import export_onnx
     from fairshot.teaching.runs import found_on_run
     from fairshot.teaching.store import Store
 
 __all__ = [
     "Store",
+    "check_free",
     "create_store",
     "evaluate",
     "export_archive",
@@ -28,6 +29,7 @@ __all__ = [
 
 _ELSEWHERE = {  # loaded when first asked for: all need torch, and some all of training
     "Store": "store",
+    "check_free": "founding",
     "create_store": "founding",
     "evaluate": "evaluating",
     "export_archive": "archive",

@@ -50,11 +50,16 @@ class Founding:
     origin: dict[str, Any] = field(default_factory=dict)  # for the history
 
 
+def check_free(folder: Path) -> None:
+    """Refuse a folder that holds something; to be asked before the long work of founding a store."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} exists already; give the name of a new folder")
+
+
 def create_store(folder: str | Path, founding: Founding, reporter: Reporter = SILENT) -> Store:
     """Make a store; it appears whole or not at all."""
     folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} exists already; give the name of a new folder")
+    check_free(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
