@@ -98,7 +98,7 @@ def test_runs_of_one_method_are_told_apart_by_their_settings():
     flags = [{"nesterov": flag} for flag in (True, False)]
     assert labels("ncm", flags) == ["ncm (nesterov=on)", "ncm (nesterov=off)"]
     many = [dict.fromkeys("abcd", i) for i in range(2)]
-    assert labels("ncm", many) == ["ncm #1", "ncm #2"]
+    assert labels("ncm", many) == ["ncm #1 (a=0, b=0, ...)", "ncm #2 (a=1, b=1, ...)"]
 
 
 def test_benchmarks_are_never_mixed():

@@ -140,8 +140,11 @@ def _label(own: list[Result], members: list[list[Result]]) -> str:
     differing = [key for key in mine if any(other.get(key) != mine[key] for other in settings)]
     parts = [key for key in differing if _last(key) in PARTS]
     others = [f"{_last(key)}={_plain(mine[key])}" for key in differing if key not in parts]
-    if not differing or len(others) > MOST_DIFFERENCES_IN_A_LABEL:
-        return f"{method} #{rivals.index(own) + 1}"
+    number = f"{method} #{rivals.index(own) + 1}"
+    if not differing:
+        return number
+    if len(others) > MOST_DIFFERENCES_IN_A_LABEL:
+        method, others = number, [*others[: MOST_DIFFERENCES_IN_A_LABEL - 1], "..."]
     switched = [
         title for part, (title, _) in PARTS.items() for key in mine if _last(key) == part and mine[key]
     ]

@@ -25,6 +25,14 @@ for (const section of document.querySelectorAll("[data-sessions]")) {
   show();
 }
 
+// The bar above is as high as the methods need; a heading that is jumped to stands below it.
+const bar = document.querySelector(".bar");
+if (bar) {
+  new ResizeObserver(() => {
+    document.documentElement.style.scrollPaddingTop = `${bar.offsetHeight + 12}px`;
+  }).observe(bar);
+}
+
 document.getElementById("theme").addEventListener("click", () => {
   const root = document.documentElement;
   const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
