@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from commands import fairshot, start
+from fairshot import recipes
 from fairshot.benchmarks.stream import LabelledPictures, Session, Stream
 from fairshot.cli import console
 from fairshot.evaluation import experiment
@@ -187,8 +188,24 @@ def test_interrupted_outside_of_training_it_says_so(tmp_path):
     command.send(signal.SIGINT)
     assert command.wait() == 130
     assert command.stderr.startswith("interrupted; ")
+    assert "the same command goes on" in command.stderr
     assert "Traceback" not in command.stderr
     assert not (tmp_path / "runs").exists()
+
+
+def interrupt_listing() -> None:
+    """Make the command's process meet Ctrl-C where it looks for recipes."""
+
+    def interrupted() -> list[str]:
+        raise KeyboardInterrupt
+
+    recipes.recipe_names = interrupted
+
+
+def test_a_command_that_does_not_go_on_promises_nothing_when_interrupted(tmp_path):
+    command = fairshot(tmp_path, "list", before=interrupt_listing)
+    assert command.process.exitcode == 130
+    assert command.stderr == "interrupted; what was finished is kept\n"
 
 
 def test_a_finished_run_is_not_repeated(folder, finished):

@@ -14,6 +14,7 @@ from fairshot.errors import TrainingStopped, UserError
 
 # Exit codes: something given cannot be used; the same command goes on; Ctrl-C outside of training.
 UNUSABLE, UNFINISHED, INTERRUPTED = 2, 75, 130
+RESUMING = {"run", "compare", "tune", "ablate"}  # commands that find again what they had finished
 
 app = typer.Typer(
     name="fairshot",
@@ -52,5 +53,6 @@ def main() -> None:
         sys.exit(UNFINISHED)
     except SystemExit as ended:
         if ended.code == INTERRUPTED:  # typer turns Ctrl-C into this
-            MESSAGES.print("interrupted; what was finished is kept, and the same command goes on from there")
+            goes_on = ", and the same command goes on from there" if RESUMING & set(sys.argv[1:2]) else ""
+            MESSAGES.print(f"interrupted; what was finished is kept{goes_on}", soft_wrap=True)
         raise
