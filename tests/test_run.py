@@ -224,7 +224,9 @@ def test_another_recipe_in_the_same_folder_is_refused_unless_fresh(folder, finis
     other = ("run", "tiny.yaml", "--set", "training.epochs=1", "--set", "benchmark.sessions=0")
     command = fairshot(folder, *other, "--out", "finished")
     assert command.process.exitcode == 2
-    assert "another recipe" in command.stderr
+    assert "another recipe: benchmark.sessions is " in command.stderr
+    assert "training.epochs is " in command.stderr
+    assert "seed is " not in command.stderr  # the same in both
     assert "--fresh" in command.stderr
     assert weights(run) == before
     fairshot(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, get_args
 
@@ -32,6 +32,25 @@ class Settings(BaseModel):
         if isinstance(value, bool) and bool not in (expected, *get_args(expected)):
             raise ValueError("yes or no is not expected here")
         return value
+
+
+def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Walk the settings as dotted keys and plain values."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
+    """Say which settings of a run and of a recipe differ; nothing if none does."""
+    there, here = dict(flat(theirs)), dict(flat(ours))
+    return ", ".join(
+        f"{key} is {there.get(key)} there and {here.get(key)} here"
+        for key in there | here
+        if there.get(key) != here.get(key)
+    )
 
 
 def _in_rising_order(values: tuple[float, float]) -> tuple[float, float]:

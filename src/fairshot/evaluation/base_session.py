@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from fairshot.evaluation.run_folder import MODEL, NAMED, RESULT, recipe_of
 from fairshot.methods import build
 from fairshot.methods.method import Method
 from fairshot.recipes import Recipe
+from fairshot.settings import differences
 from fairshot.training.batches import seed_of
 
 if TYPE_CHECKING:
@@ -64,25 +65,12 @@ def check_base(run: Path, recipe: Recipe) -> None:
             f"{run} holds no {MODEL}: it is not a run, its base session is not finished, or its weights were "
             "not kept; repeat the run"
         )
-    theirs, ours = _flat(recipe_of(run).training_part()), _flat(recipe.training_part())
-    differing = [name for name in theirs | ours if theirs.get(name) != ours.get(name)]
+    differing = differences(recipe_of(run).training_part(), recipe.training_part())
     if differing:
-        told = ", ".join(
-            f"{name} is {theirs.get(name)} there and {ours.get(name)} here" for name in differing
-        )
         raise UserError(
-            f"the base session of {run} comes from another recipe: {told}; only settings of the decision may "
-            "differ, --set the others alike"
+            f"the base session of {run} comes from another recipe: {differing}; only settings of the "
+            "decision may differ, --set the others alike"
         )
-
-
-def _flat(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Name each value by its section and key."""
-    flat: dict[str, Any] = {}
-    for section, values in parts.items():
-        within = isinstance(values, dict)
-        flat |= {f"{section}.{key}": value for key, value in values.items()} if within else {section: values}
-    return flat
 
 
 def check_images(run: Path, stream: Stream) -> None:

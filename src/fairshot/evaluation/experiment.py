@@ -49,6 +49,7 @@ from fairshot.methods.own import own_file
 from fairshot.models.embedder import ModelSettings
 from fairshot.progress import SILENT, Reporter
 from fairshot.recipes import Recipe
+from fairshot.settings import differences
 from fairshot.training.hardware import describe_device
 from fairshot.training.loop import Row, Trainer
 
@@ -212,10 +213,11 @@ def _prepared(recipe: Recipe, place: Place) -> Iterator[None]:
         remove_partial(place.out)
         if not (place.out / RECIPE).is_file():
             write_atomically(place.out / RECIPE, recipe.as_yaml().encode())
-        elif recorded_recipe(place.out) != recipe:
+        elif (recorded := recorded_recipe(place.out)) != recipe:
+            known = "unknown here" if recorded is None else differences(recorded.as_dict(), recipe.as_dict())
             raise UserError(
-                f"{place.out} holds a run of another recipe (see its recipe.yaml); give another --out, "
-                "or begin anew in this one with --fresh"
+                f"{place.out} holds a run of another recipe: {known}; give another --out, or begin anew "
+                "in this one with --fresh"
             )
         _keep_own_method(recipe.method_name, place.out)
         yield

@@ -12,7 +12,8 @@ import numpy as np
 
 from fairshot.evaluation.metrics import Metrics, SessionMetrics
 from fairshot.evaluation.result import Result
-from fairshot.reporting.settings import PARTS, flat, is_sss, without_seed
+from fairshot.reporting.settings import PARTS, is_sss, without_seed
+from fairshot.settings import flat
 
 MOST_DIFFERENCES_IN_A_LABEL = 3
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from fairshot.errors import UserError
@@ -18,15 +18,6 @@ PARTS = {
     "resistance": ("R", "base prototypes move away from similar novel classes"),
     "calibration": ("C", "prototypes move towards unlabelled samples recognised as theirs"),
 }
-
-
-def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Walk the settings as dotted keys and plain values."""
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def section(recipe: Mapping[str, Any], name: str) -> Mapping[str, Any]:
