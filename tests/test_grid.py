@@ -182,6 +182,13 @@ def test_what_a_machine_refuses_or_has_no_time_for_is_not_cleared(tmp_path, monk
     assert cell.finished
 
 
+def test_no_time_at_all_is_refused_on_ray_where_the_same_command_would_never_get_anywhere(tmp_path):
+    refused = fairshot(tmp_path, "compare", "ncm", *SETS, "--ray", "--max-minutes", "0")
+    assert refused.process.exitcode == 2
+    assert "--max-minutes 0 leaves a run on Ray no time to begin" in refused.stderr
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_time_limit_is_that_of_the_whole_grid_through_ray_too(tmp_path, monkeypatch):
     clock = SimpleNamespace(now=0.0, time=lambda: clock.now)
     limits = []

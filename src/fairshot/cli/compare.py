@@ -11,6 +11,7 @@ import typer
 from fairshot.cli.console import CONSOLE, this_command
 from fairshot.cli.options import Device, Fresh, Minutes, Root, Set
 from fairshot.cli.run import present
+from fairshot.errors import UserError
 
 Methods = Annotated[
     list[str],
@@ -60,6 +61,8 @@ def compare_command(
     Finished runs are not repeated, and interrupted ones go on: the same command continues a comparison, and
     one with more methods or seeds extends it. `fairshot report` makes a page of its folder.
     """
+    if on_ray and not max_minutes:
+        raise UserError("--max-minutes 0 leaves a run on Ray no time to begin; give it some minutes")
     # All this takes seconds to import, and --help needs none.
     from fairshot.cli.grid import GridView, complain, run_here, watch
     from fairshot.evaluation.cluster import Ended, run_on_ray
