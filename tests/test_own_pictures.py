@@ -73,7 +73,7 @@ def test_settings_and_gates_are_chosen_on_own_pictures_too(photos, tmp_path):
     small = ["--set", "benchmark.base_classes=4", "--set", "benchmark.way=1", "--set", "benchmark.shots=3"]
     tuned = fairshot(tmp_path, "tune", "folder/sss", "--data", "photos", *grid, *few, *small, *TINY)
     assert tuned.process.exitcode == 0, tuned.stderr
-    assert len(json.loads((tmp_path / "runs" / "tuning-folder-sss" / "trials.json").read_text())) == 2
+    assert len(json.loads((tmp_path / "runs" / "tuning-photos-sss" / "trials.json").read_text())) == 2
     ran = fairshot(tmp_path, "run", "--data", "photos", "--out", "one", *small, *TINY)
     assert ran.process.exitcode == 0, ran.stderr
     blind = fairshot(tmp_path, "tradeoff", "one", *few, "--device", "cpu")

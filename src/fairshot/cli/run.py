@@ -26,7 +26,8 @@ Machines = Annotated[
     int, typer.Option(min=1, help="Machines that share each batch; start them with torchrun.")
 ]
 Out = Annotated[
-    Path | None, typer.Option(help="Folder of the run; runs/<benchmark>-<method>-seed<seed> if not given.")
+    Path | None,
+    typer.Option(help="Folder of the run; runs/<benchmark or PHOTOS>-<method>-seed<seed> if not given."),
 ]
 Split = Annotated[
     Path | None,
@@ -69,7 +70,7 @@ def run_command(
     if split is not None and data is None:
         raise UserError("--split goes with --data: it says how own pictures were split")
     chosen = load_recipe(recipe or default_recipe("folder" if data else "doodles"), set_, seed)
-    folder = out or Path("runs") / _run_name(chosen, data)
+    folder = out or Path("runs") / f"{source_name(chosen, data)}-{chosen.method_name}-seed{chosen.seed}"
     fabric = choose_hardware(device, processes, machines)
     result = run_with_bars(
         chosen, Place(folder, fabric, this_command(), root, data, split, base, fresh, max_minutes)
@@ -105,6 +106,6 @@ def present(results: list[Result], out: Path) -> None:
     CONSOLE.print(f"\nwritten to {out}", highlight=False)
 
 
-def _run_name(recipe: Recipe, photos: Path | None) -> str:
-    source = photos.resolve().name if photos else recipe.benchmark.name
-    return f"{source}-{recipe.method_name}-seed{recipe.seed}"
+def source_name(recipe: Recipe, photos: Path | None) -> str:
+    """Return what a folder under runs/ is called after: the benchmark, or the folder of own pictures."""
+    return photos.resolve().name if photos else recipe.benchmark.name

@@ -12,6 +12,7 @@ import yaml
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
 from fairshot.cli.options import Data, Device, Root, Seed, Set
+from fairshot.cli.run import source_name
 from fairshot.errors import UserError
 from fairshot.files import write_atomically
 
@@ -36,7 +37,7 @@ Out = Annotated[
     Path | None,
     typer.Option(
         help="Folder for the log, the trials and the best recipe; "
-        "runs/tuning-<benchmark>-<method> if not given."
+        "runs/tuning-<benchmark or PHOTOS>-<method> if not given."
     ),
 ]
 
@@ -65,7 +66,7 @@ def tune_command(
         raise UserError(f"--by: {by!r} was given; expected one of {', '.join(CRITERIA)}")
     points = _points(recipe, grid, set_, seed)
     first = points[0][1]
-    out = out or Path("runs") / f"tuning-{first.benchmark.name}-{first.method_name}"
+    out = out or Path("runs") / f"tuning-{source_name(first, data)}-{first.method_name}"
     reporter = ConsoleReporter("tune", out / LOG)
     fabric = choose_hardware(device)
     stream, _ = load_pictures(first, Place(out, fabric, root=root, photos=data, reporter=reporter))
