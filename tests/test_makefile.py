@@ -1,0 +1,42 @@
+"""What `make` installs: the demo only what it needs, the tests everything; `make -n` tells without doing."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def steps(tmp_path):
+    """Return what a target would do in a checkout that has no environment yet, or that of another target."""
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+
+    def steps(target: str, installed: str = "") -> str:
+        shutil.rmtree(tmp_path / ".venv", ignore_errors=True)
+        (tmp_path / ".venv").mkdir()
+        if installed:
+            stamp = steps(installed).partition("touch ")[2].split()[0]
+            (tmp_path / stamp).touch()
+        return subprocess.run(
+            ["make", "-n", target], cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout
+
+    return steps
+
+
+def test_the_demo_installs_no_extras_and_the_tests_all(steps):
+    assert 'pip install --quiet --editable "."\n' in steps("demo")
+    for target in ("test", "install", "format"):
+        assert 'pip install --quiet --editable ".[dev,serve,export,cluster]"\n' in steps(target)
+
+
+def test_nothing_is_installed_twice_and_what_is_missing_still_is(steps):
+    for target, installed in (("demo", "demo"), ("demo", "install"), ("test", "install")):
+        assert "pip install" not in steps(target, installed)
+    assert "[dev,serve,export,cluster]" in steps("test", "demo")
