@@ -77,6 +77,7 @@ def test_teach_ask_and_undo(client: TestClient, store: Store) -> None:
     expected = store.predict(drawings("yak", 2), top=2)
     assert [each["top"][0]["name"] for each in answers] == [each.top[0].name for each in expected]
     assert all(len(each["top"]) == 2 for each in answers)
+    assert [each["sentence"] for each in answers] == [each.sentence() for each in expected]
     client.post("/api/rename", json={"name": "yak", "new_name": "ox"}).raise_for_status()
     client.post("/api/merge", json={"name": "ox", "into": "bee"}).raise_for_status()
     client.post("/api/forget", json={"name": "bee"}).raise_for_status()

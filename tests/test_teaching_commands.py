@@ -21,6 +21,7 @@ from fairshot.evaluation.experiment import Place, run
 from fairshot.methods.sss import SSS
 from fairshot.models.pixels import DevicePictures
 from fairshot.recipes import load_recipe
+from fairshot.server.views import answer_view
 from fairshot.teaching import Store
 from fairshot.teaching.confidence import Confidence, Logistic
 from fairshot.teaching.evaluating import evaluate, read_folder
@@ -69,6 +70,25 @@ def fairshot(*arguments: object) -> str:
     outcome = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
     assert outcome.exit_code == 0, outcome.output
     return outcome.output
+
+
+def test_of_what_is_unknown_nobody_is_sure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Image.fromarray(drawings("bee", 1)[0][..., 0]).save("bee.png")
+    make_store(Path("shop")).close()
+    (known,) = json.loads(fairshot("predict", "shop", "bee.png", "--json"))
+    name, share = known["top"][0]["name"], f"{known['confidence']:.0%}"
+    assert known["sentence"] == f"{name}, {share} sure"
+    assert f"bee.png  {name}, {share} sure  similar: {name} " in fairshot("predict", "shop", "bee.png")
+    with Store(Path("shop")) as opened:
+        opened.set_confidence(Confidence(threshold=2, automatic=False))
+        (prediction,) = opened.predict(["bee.png"])
+        page = answer_view(prediction, opened.thumbnails)
+    (unknown,) = json.loads(fairshot("predict", "shop", "bee.png", "--json"))
+    assert unknown == known | {"answer": None, "sentence": f"unknown (nearest: {name}, {share})"}
+    told = fairshot("predict", "shop", "bee.png")
+    assert f"bee.png  unknown (nearest: {name}, {share})  similar: {name} " in told
+    assert f'>unknown</div><div class="fs-sure">nearest: {name}, {share}</div>' in page
 
 
 def test_from_a_run_to_answers_and_back(store: Path, doodles: Path) -> None:

@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from fairshot.methods.sss import SSS, SSSSettings
 from fairshot.models.embedder import ModelSettings
 from fairshot.teaching import Store, database
 from fairshot.teaching.founding import Founding, create_store
+from fairshot.teaching.snapshot import ClassRow
 from fairshot.teaching.store import DATABASE
 from stores import base_classes, drawings, make_store, network
 
@@ -162,6 +164,17 @@ def _state_of(store: Store, counts: torch.Tensor) -> dict[str, torch.Tensor]:
         "delta": torch.zeros_like(g_tilde),
         "counts": counts,
     }
+
+
+def test_equally_similar_classes_stand_in_their_order(store: Store) -> None:
+    snapshot = store.snapshot()
+    snapshot = replace(snapshot, entries=tuple(ClassRow(False, rank, f"{rank}", rank) for rank in range(90)))
+    cosines = torch.full((90,), 0.5)
+    cosines[[40, 70]] = 0.9
+    names, values = zip(*snapshot.most_similar(cosines, 4), strict=True)
+    assert names == ("40", "70", "0", "1")
+    assert values == pytest.approx((0.9, 0.9, 0.5, 0.5))
+    assert len(snapshot.most_similar(cosines, 1000)) == 90
 
 
 def test_lesson_tells_what_the_class_did(store: Store) -> None:

@@ -18,7 +18,6 @@ from fairshot.benchmarks.images import SUFFIXES, is_image_name
 from fairshot.cli.console import CONSOLE, MESSAGES, ConsoleReporter, print_message
 from fairshot.errors import UserError
 from fairshot.teaching.doodle_files import write_doodles
-from fairshot.teaching.names import UNKNOWN
 
 if TYPE_CHECKING:
     from fairshot.teaching import Store
@@ -111,13 +110,15 @@ def predict_command(
         predictions = opened.predict(files, top)
     if as_json:
         answers = zip(files, predictions, strict=True)
-        _print_json([{"image": str(file), **asdict(prediction)} for file, prediction in answers])
+        _print_json(
+            [{"image": str(file), **asdict(each), "sentence": each.sentence()} for file, each in answers]
+        )
         return
-    widest = max(len(prediction.answer or UNKNOWN) for prediction in predictions)
-    for file, prediction in zip(files, predictions, strict=True):
+    sentences = [prediction.sentence() for prediction in predictions]
+    widest = max(map(len, sentences))
+    for file, sentence, prediction in zip(files, sentences, predictions, strict=True):
         similar = "  ".join(f"{each.name} {each.similarity:.2f}" for each in prediction.top)
-        answer = f"{prediction.answer or UNKNOWN:{widest}}  {prediction.confidence:4.0%} sure"
-        _say(f"{file}  {answer}  (similar: {similar})")
+        _say(f"{file}  {sentence:{widest}}  similar: {similar}")
 
 
 def forget_command(store: StoreFolder, name: Name) -> None:

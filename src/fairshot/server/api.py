@@ -17,6 +17,7 @@ from fairshot.server.service import MOST_CANDIDATES, Service
 from fairshot.teaching.balance import balance
 from fairshot.teaching.ledger import Event
 from fairshot.teaching.lessons import Lesson
+from fairshot.teaching.store import Prediction
 
 MOST_EVENTS = 1000
 
@@ -47,6 +48,12 @@ class PredictionShown(Shown):
     confidence: float = Field(description="Probability that the best candidate is right, if any is.")
     familiarity: float = Field(description="Probability that the image shows a known class.")
     top: list[CandidateShown]
+    sentence: str
+
+    @classmethod
+    def of(cls, prediction: Prediction) -> PredictionShown:
+        """Show a prediction."""
+        return cls.model_validate(asdict(prediction) | {"sentence": prediction.sentence()})
 
 
 class ClassShown(Shown):
@@ -180,7 +187,7 @@ def _add_asking(api: APIRouter, service: Service) -> None:
     ) -> list[PredictionShown]:
         """Say what images show."""
         predictions = await service.predict(await _contents(images), top)
-        return [PredictionShown.model_validate(prediction) for prediction in predictions]
+        return [PredictionShown.of(prediction) for prediction in predictions]
 
     @api.get("/classes")
     async def classes() -> list[ClassShown]:

@@ -21,11 +21,8 @@ SHOWN_CLASSES = 200
 
 def answer_view(prediction: Prediction, thumbnails: Thumbnails) -> str:
     """Show an answer with bars: full is the most similar class, empty the least similar one."""
-    if prediction.answer is None:
-        kind, answer, said = "fs-verdict fs-unknown", UNKNOWN, f"at best {prediction.top[0].name}"
-    else:
-        kind, answer, said = "fs-verdict", prediction.answer, f"{prediction.confidence:.0%} sure"
-    verdict = _block(kind, answer) + _block("fs-sure", said)
+    kind = "fs-verdict fs-unknown" if prediction.answer is None else "fs-verdict"
+    verdict = _block(kind, prediction.answer or UNKNOWN) + _block("fs-sure", prediction.remark())
     full, empty = prediction.top[0].similarity, prediction.top[-1].similarity
     bars = []
     for place, candidate in enumerate(prediction.top[:SHOWN_BARS]):

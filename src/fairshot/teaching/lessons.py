@@ -91,12 +91,8 @@ def closest_classes(snapshot: Snapshot, class_id: int) -> tuple[tuple[str, float
     own = rows.index(class_id)
     views = round(float(snapshot.first[own] @ snapshot.first[own]))  # each view is of length 1
     similar = snapshot.first @ snapshot.first[own] / max(views, 1)
-    similar[own] = -torch.inf
-    best = similar.topk(min(CLOSEST, len(rows) - 1))
-    return tuple(
-        (snapshot.entries[index].name, float(value))
-        for value, index in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-    )
+    similar[own] = torch.inf  # the class itself comes first, and is left out
+    return tuple(snapshot.most_similar(similar, 1 + CLOSEST)[1:])
 
 
 def answers(snapshot: Snapshot, stored: Stored) -> Tensor:

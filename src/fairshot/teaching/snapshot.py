@@ -58,6 +58,13 @@ class Snapshot:
         """Names by column."""
         return [entry.name for entry in self.entries]
 
+    def most_similar(self, cosines: Tensor, at_most: int) -> list[tuple[str, float]]:
+        """Name the classes of the highest cosines (C,), the highest first, equal ones in their order."""
+        least = cosines.topk(min(at_most, len(cosines))).values[-1]
+        columns = (cosines >= least).nonzero()[:, 0]
+        columns = columns[cosines[columns].argsort(descending=True, stable=True)][:at_most]
+        return [(self.entries[column].name, float(cosines[column])) for column in columns.tolist()]
+
     def scores(self, features: Features) -> tuple[Tensor, Tensor]:
         """Return the cosines (N, C) of the look that decides, and whether that was the second look (N,)."""
         return self.decide(*self.looks(features))

@@ -26,7 +26,7 @@ from fairshot.teaching.derivation import Shapes, derive
 from fairshot.teaching.held_out import choose_automatically, leave_one_out
 from fairshot.teaching.ledger import Event, Ledger
 from fairshot.teaching.lessons import Lesson, Stored, answers, closest_classes, taken_images
-from fairshot.teaching.names import checked_name
+from fairshot.teaching.names import UNKNOWN, checked_name
 from fairshot.teaching.network import FILE_NAME, Network, Photo
 from fairshot.teaching.snapshot import Snapshot, SnapshotReader
 
@@ -50,7 +50,17 @@ class Prediction:
     answer: str | None  # None: unknown
     confidence: float  # that the best candidate is right, if the image shows a known class
     familiarity: float  # that it does
-    top: tuple[Candidate, ...]  # the best first
+    top: tuple[Candidate, ...]  # the best first; equally similar ones in the order of classes
+
+    def sentence(self) -> str:
+        """Tell it in one line."""
+        return f"{UNKNOWN} ({self.remark()})" if self.answer is None else f"{self.answer}, {self.remark()}"
+
+    def remark(self) -> str:
+        """Say how sure the answer is; of what is unknown, what it is if it shows a known class after all."""
+        if self.answer is None:
+            return f"nearest: {self.top[0].name}, {self.confidence:.0%}"
+        return f"{self.confidence:.0%} sure"
 
 
 @dataclass
@@ -111,14 +121,10 @@ class Store:
         scores, second_look = snapshot.scores(features)
         decisions, judge = Decisions.of(scores, second_look), snapshot.confidence
         judged = torch.stack([judge.right.of(decisions), judge.familiar.of(decisions)], dim=1).tolist()
-        best = scores.topk(min(top, scores.shape[1]), dim=1)
         predictions = []
-        for (sure, familiar), values, columns in zip(
-            judged, best.values.tolist(), best.indices.tolist(), strict=True
-        ):
-            names = [snapshot.entries[column].name for column in columns]
-            candidates = tuple(Candidate(*pair) for pair in zip(names, values, strict=True))
-            answer = names[0] if familiar >= judge.threshold else None
+        for (sure, familiar), row in zip(judged, scores, strict=True):
+            candidates = tuple(Candidate(*pair) for pair in snapshot.most_similar(row, top))
+            answer = candidates[0].name if familiar >= judge.threshold else None
             predictions.append(Prediction(answer, sure, familiar, candidates))
         return predictions
 
