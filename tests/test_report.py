@@ -196,7 +196,7 @@ def test_missing_pieces_are_named(tmp_path):
     (tmp_path / "bare" / "training.csv").unlink()
     broken = write_run(tmp_path / "broken", make_result("sss", sizes=(5,)))
     (broken / "features.safetensors").write_bytes(b"not safe")
-    (broken / "training.csv").write_text("step,epoch,loss\n")
+    (broken / "training.csv").write_text("step,epoch,loss\n1,1,much\n")
     (broken / "tradeoff.json").write_text(json.dumps({"rules": [{"name": "x", "points": [{}]}]}))
     (tmp_path / "stopped" / "checkpoints").mkdir(parents=True)
     (tmp_path / "tuning").mkdir()
@@ -207,10 +207,38 @@ def test_missing_pieces_are_named(tmp_path):
     assert "/bare: no features.safetensors" in text
     assert "/bare: no training.csv" in text
     assert "/broken: features.safetensors cannot be read" in text
-    assert "/broken: training.csv cannot be read: it holds no line yet, or" in text
+    assert "/broken: training.csv cannot be read: could not convert" in text
     assert "/broken: tradeoff.json cannot be read" in text
     assert "t-SNE, heat map and FMO cannot be drawn" in text
     assert "/tuning" not in text
+
+
+def test_a_run_on_the_base_session_of_another_lacks_no_training_and_cores_are_told_once(tmp_path):
+    runs = {"own": ("", "NVIDIA H200"), "taken": (" --base runs/own", "x86_64 CPU, 2 cores, 1 threads")}
+    for name, (extra, device) in runs.items():
+        result = make_result("sss", sizes=(5,), recipe={"name": name})
+        result.command += extra
+        result.environment.device = device
+        write_run(tmp_path / name, result, features=False)
+    (tmp_path / "taken" / "training.csv").write_text("step,epoch,loss,learning_rate\n")
+    text = write_report([tmp_path]).read_text()
+    assert "training.csv cannot be read" not in text
+    assert text.count("no training of its own") == 1
+    assert "session taken over from <code>runs/own</code>" in text
+    assert "<dd>x86_64 CPU, 2 cores, 1 threads</dd>" in text
+    assert "<dd>NVIDIA H200, 2 CPU cores</dd>" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "whose"),
+    [("run a --base='b c'", "b c"), ("run --base b", "b"), ("ablate components", "another run")],
+)
+def test_whose_base_session_was_taken_over_is_read_from_the_command(tmp_path, command, whose):
+    result = make_result("sss", sizes=(5,)).model_copy(update={"command": f"fairshot {command}"})
+    folder = write_run(tmp_path / "run", result, features=False)
+    assert read_run(folder).base_session_of == ""
+    (folder / "training.csv").write_text("step,epoch,loss,learning_rate\n")
+    assert read_run(folder).base_session_of == whose
 
 
 def test_an_interrupted_run_alone_still_gives_a_page(tmp_path):

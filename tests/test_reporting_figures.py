@@ -323,6 +323,25 @@ def panels(results):
     return found
 
 
+@pytest.mark.parametrize(("best", "said"), [("sss", "but sss"), ("ncm", "and also")])
+def test_what_occupancy_means_for_novel_classes_is_read_from_the_runs(best, said):
+    labels, panels = np.arange(7), []
+    for place, (method, lit) in enumerate((("ncm", 1), ("sss", 16))):
+        result = make_result(method, sizes=(5, 2), novel=0.9 if method == best else 0.1)
+        g = np.zeros((len(labels), 16), np.float32)
+        g[:, :lit] = 1
+        (group,) = group_results([result])
+        panels.append(featurefigures.Featured(group, place, Features(g, labels, 5)))
+    caption = featurefigures.occupancy_caption(panels)
+    assert f"Here ncm has the lowest, 1.0, {said} the highest novel accuracy" in caption
+    assert "Here" not in featurefigures.occupancy_caption(panels[:1])
+
+
+def test_images_that_a_network_maps_to_one_vector_share_their_place():
+    vectors = np.tile(np.float32([0.6, 0.8, 0, 0]), (30, 1))
+    assert not featurefigures.embed_on_plane(vectors).any()
+
+
 def test_occupancy_bars_are_sums_of_normalised_features(panels):
     figure = featurefigures.occupancy(panels)
     assert_has_data(figure)

@@ -18,6 +18,7 @@ from sklearn.manifold import TSNE
 from fairshot.evaluation.diagnostics import feature_mapping_occupancy
 from fairshot.progress import SILENT, Reporter
 from fairshot.reporting.groups import Group
+from fairshot.reporting.measures import INC_AVG
 from fairshot.reporting.runs import Features, Floats
 from fairshot.reporting.style import BASE_COLOUR, MARKERS, NOVEL_COLOUR, house_style, method_name, panel_grid
 
@@ -25,6 +26,7 @@ NOVEL_SHADES = ("#ffb27a", "#d55e00", "#a84300", "#f0803c", "#8a3600")  # of the
 SHOWN_NOVEL_CLASSES = len(NOVEL_SHADES)
 SHOWN_IMAGES = 1500
 HEAT_ROWS = 240
+SAME = 1e-6  # a difference between normalised features that is none
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,11 @@ class Featured:
         values: Floats = feature_mapping_occupancy(torch.from_numpy(self.features.g)[:, None]).numpy()
         return values
 
+    @property
+    def base_occupancy(self) -> float:
+        """FMO of the test images of base classes on average."""
+        return float(self.occupancies[self.features.is_base].mean())
+
 
 def normalised(features: Floats) -> Floats:
     """Scale each row to length 1; a row of zeros stays."""
@@ -63,7 +70,12 @@ def shown_images(features: Features) -> NDArray[np.int64]:
 
 
 def embed_on_plane(vectors: Floats) -> Floats:
-    """Place the vectors on a plane by t-SNE, the same way each time."""
+    """Place the vectors on a plane by t-SNE, the same way each time.
+
+    Where a network maps all images to one vector there is nothing to unfold, and t-SNE would crash.
+    """
+    if np.ptp(vectors, axis=0).max() < SAME:
+        return np.zeros((len(vectors), 2), dtype=np.float32)
     perplexity = min(30.0, (len(vectors) - 1) / 3)
     plane: Floats = TSNE(
         perplexity=perplexity, init="pca", random_state=0, max_iter=600, n_jobs=1
@@ -167,3 +179,20 @@ def occupancy(panels: Sequence[Featured]) -> Figure:
         handles = [Patch(color=BASE_COLOUR, label="base"), Patch(color=NOVEL_COLOUR, label="novel")]
         figure.legend(handles=handles, loc="outside upper right", ncols=2)
         return figure
+
+
+def occupancy_caption(panels: Sequence[Featured]) -> str:
+    """Say what FMO is and what the paper expects of it; what came of it here, only the numbers say."""
+    caption = (
+        "FMO (definition 3 of the paper) is the sum of an image's features scaled to length 1: from 1, where "
+        "a single feature is lit, to the square root of their number, where all are lit alike. The paper "
+        "expects room for novel classes where base classes have a low FMO."
+    )
+    novel = [(spread.mean, p) for p in panels if (spread := p.group.summary(INC_AVG.pick)) is not None]
+    if len(novel) < 2:
+        return caption
+    best = max(novel, key=lambda one: one[0])[1]
+    lowest = min((panel for _, panel in novel), key=lambda panel: panel.base_occupancy)
+    found = "and also" if best is lowest else f"but {best.group.label}"
+    here = f"{lowest.group.label} has the lowest, {lowest.base_occupancy:.1f}, {found}"
+    return f"{caption} Here {here} the highest novel accuracy (Inc avg)."

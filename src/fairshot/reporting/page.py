@@ -11,6 +11,7 @@ import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from fairshot.evaluation.result import Environment as Machine
 from fairshot.evaluation.result import Result
 from fairshot.reporting.chapter import Chapter
 from fairshot.reporting.conditions import TITLES
@@ -37,7 +38,7 @@ def render_page(
         undefined=StrictUndefined,
     )
     environment.filters |= {"number": _number, "duration": _duration, "recipe": _recipe, "ratio": _ratio}
-    environment.filters |= {"slug": slug, "class_order": class_order}
+    environment.filters |= {"slug": slug, "class_order": class_order, "machine": _machine}
     environment.globals |= {"PARTS": PARTS, "CONDITIONS": TITLES}
     return environment.get_template("report.html.j2").render(
         chapters=chapters,
@@ -90,6 +91,12 @@ def _duration(result: Result) -> str:
     if seconds < 120:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _machine(environment: Machine) -> str:
+    """Name the device and the cores beside it; of a processor the device tells the cores itself."""
+    cores = f"{environment.cores} CPU core{'s' * (environment.cores > 1)}"
+    return environment.device if " CPU, " in environment.device else f"{environment.device}, {cores}"
 
 
 def _recipe(result: Result) -> str:

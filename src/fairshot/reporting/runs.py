@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -80,12 +82,21 @@ class Run:
     result: Result | None = None
     features_file: Path | None = None  # one that was looked into and is sound
     training: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    trained: bool = True  # else it decided on the base session of another run
     trade_off: TradeOff | None = None
     missing: tuple[str, ...] = ()
 
     def read_features(self) -> Features | None:
         """Read the features, which are large; a report wants them of few runs."""
         return None if self.features_file is None else _read_features(self.features_file)
+
+    @property
+    def base_session_of(self) -> str:
+        """Whose base session the run took over, as its command names it; nothing if it trained its own."""
+        if self.trained or self.result is None:
+            return ""
+        words = [part for word in shlex.split(self.result.command) for part in word.split("=", 1)]
+        return next((after for word, after in pairwise(words) if word == "--base"), "another run")
 
     @property
     def name(self) -> str:
@@ -157,6 +168,7 @@ def read_run(folder: Path) -> Run:
     missing: list[str] = []
     result = features_file = trade_off = None
     training: dict[str, NDArray[np.float64]] = {}
+    trained = True
     try:
         result = Result.read(folder)
     except UserError as problem:
@@ -171,6 +183,7 @@ def read_run(folder: Path) -> Run:
         missing.append(f"{FEATURES} cannot be read: {problem}")
     try:
         training = _read_training(folder / TRAINING)
+        trained = bool(training)  # a finished run without a line has trained nothing
     except FileNotFoundError:
         missing.append(f"no {TRAINING}: the training curve needs it")
     except (KeyError, ValueError) as problem:
@@ -180,7 +193,7 @@ def read_run(folder: Path) -> Run:
             trade_off = TradeOff.model_validate_json((folder / TRADEOFF).read_bytes())
         except ValidationError as problem:
             missing.append(f"{TRADEOFF} cannot be read: {problem.error_count()} values do not fit")
-    return Run(folder, result, features_file, training, trade_off, tuple(missing))
+    return Run(folder, result, features_file, training, trained, trade_off, tuple(missing))
 
 
 def without_repeats(runs: Sequence[Run]) -> list[Run]:
@@ -229,7 +242,5 @@ def _read_training(path: Path) -> dict[str, NDArray[np.float64]]:
         raise FileNotFoundError(path)
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    if not rows:
-        raise ValueError("it holds no line yet, or the base session was that of another run")
-    columns = [name for name in TRAINING_COLUMNS if name in rows[0]]
+    columns = [name for name in TRAINING_COLUMNS if rows and name in rows[0]]
     return {name: np.array([float(row[name]) for row in rows]) for name in columns}

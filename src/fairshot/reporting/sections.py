@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from fairshot.progress import Reporter
 from fairshot.reporting import classfigures, curves, featurefigures, figures
 from fairshot.reporting.featurefigures import Featured
@@ -141,7 +139,9 @@ def features(groups: Sequence[Group], runs: Sequence[Run], studio: Studio, repor
     if not panels:
         return []
     names = ", ".join(panel.group.label for panel in panels)
-    occupied = " ".join(f"{panel.group.label}: {_occupied(panel)}" for panel in panels)
+    occupied = " ".join(
+        f"{panel.group.label}: {panel.base_occupancy:.1f} for base classes." for panel in panels
+    )
     return [
         studio.plate(
             "tsne",
@@ -163,8 +163,7 @@ def features(groups: Sequence[Group], runs: Sequence[Run], studio: Studio, repor
             featurefigures.occupancy(panels),
             "Feature mapping occupancy (FMO)",
             f"Bar chart of FMO. {occupied}",
-            "FMO is the sum of an image's normalised features: the lower for base classes, the more of the "
-            "feature space is left for classes to come.",
+            featurefigures.occupancy_caption(panels),
         ),
     ]
 
@@ -195,11 +194,6 @@ def _featured(groups: Sequence[Group], runs: Sequence[Run]) -> list[Featured]:
         if features is not None:
             found.append(Featured(group, place, features))
     return found
-
-
-def _occupied(panel: Featured) -> str:
-    values = panel.occupancies
-    return f"{float(np.mean(values[panel.features.is_base])):.1f} for base classes."
 
 
 def _told(group: Group, measure: SessionMeasure) -> str:
