@@ -1,5 +1,6 @@
 """Own folders of photographs: a split drawn by seed, kept, and replayed."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -135,3 +136,15 @@ def test_every_split_keeps_the_rules(counts, seed, shot_seed):
             assert len(each.train) == 5
     other = draw_split(files, StreamSettings(shot_seed=100), seed, {})
     assert [each.test for each in other.classes] == [each.test for each in split.classes]
+
+
+def test_a_digest_tells_folders_of_the_same_name_apart_and_seeds_not(photos, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    copy = shutil.copytree(photos, tmp_path / "elsewhere" / photos.name)
+    digests = [load_folder(photos, DEFAULTS, seed)[1].pictures for seed in (0, 1)]
+    digests.append(load_folder(copy, DEFAULTS, seed=0)[1].pictures)
+    assert len(set(digests)) == 1
+    assert digests[0]
+    file = next(copy.glob("*/*.png"))
+    Image.new("RGB", (91, 17)).save(file)
+    assert load_folder(copy, DEFAULTS, seed=0)[1].pictures != digests[0]

@@ -61,6 +61,7 @@ def test_a_folder_of_pictures_is_split_learnt_and_replayed(photos, tmp_path):
     assert replayed.process.exitcode == 0, replayed.stderr
     assert json.loads((tmp_path / "three" / "split.json").read_text())["classes"] == split["classes"]
     assert Result.read(tmp_path / "three").class_names == result.class_names
+    assert {Result.read(tmp_path / name).pictures for name in ("one", "two", "three")} == {split["pictures"]}
 
     other = fairshot(tmp_path, *command, "--set", "benchmark.shots=3", "--fresh")
     assert other.process.exitcode == 2

@@ -261,6 +261,17 @@ def test_two_benchmarks_are_two_chapters(tmp_path):
     assert (tmp_path / "out" / "figures" / "2-accuracy.pdf").is_file()
 
 
+def test_folders_of_the_same_name_with_other_pictures_are_two_chapters(tmp_path):
+    for name, pictures, novel in (("a", "1f", 0.2), ("b", "2e", 0.9)):
+        result = make_result("ncm", ord(name), "photos", (4,), novel=novel)
+        write_run(tmp_path / name, result.model_copy(update={"pictures": pictures}), features=False)
+    text = write_report([tmp_path]).read_text()
+    assert re.findall("<h2>(.*)</h2>", text) == ["photos #1", "photos #2"]
+    assert text.count("another folder of the same name holds others") == 2
+    assert "mean of seeds" not in text
+    assert "<h1>ncm on photos</h1>" in text
+
+
 def test_runs_are_found_in_a_folder_and_wrong_ones_refused(tmp_path):
     for name in ("b", "a"):
         write_run(tmp_path / "all" / name, make_result(name), features=False)

@@ -9,6 +9,7 @@ from rich.console import Console
 from fairshot.methods import methods
 from fairshot.reporting.groups import Spread, by_benchmark, group_results
 from fairshot.reporting.measures import SESSION_MEASURES, SUMMARY_MEASURES, best
+from fairshot.reporting.published import published
 from fairshot.reporting.tables import side_by_side
 from results_factory import make_result
 
@@ -132,3 +133,33 @@ def test_nine_sessions_fit_into_80_columns_with_the_longest_name_of_a_method():
     results = [make_result(method, sizes=(12, *[2] * 8)) for method in (max(methods(), key=len), "sss")]
     lines = printed(results).splitlines()
     assert [line.split() for line in lines if line.split()[:1] == ["session"]] == [["session", *"012345678"]]
+
+
+def test_own_pictures_of_earlier_versions_are_told_apart_by_their_classes():
+    recipe = {"benchmark": {"name": "folder"}}
+    first, second = (make_result("ncm", seed, "photos", recipe=recipe) for seed in (0, 1))
+    second.class_names.reverse()  # each seed draws which classes are base classes
+    other = make_result("ncm", 2, "photos", recipe=recipe)
+    other.class_names[0] = "another"
+    grouped = by_benchmark(group_results([first, second, other]))
+    assert {name: [g.results for g in groups] for name, groups in grouped.items()} == {
+        "photos #1": [(first, second)],
+        "photos #2": [(other,)],
+    }
+    longer = make_result("ncm", 3, "photos", (6, 2, 2, 1, 1), recipe=recipe)
+    assert list(by_benchmark(group_results([first, longer, other]))) == [
+        "photos #1 (4 sessions)",
+        "photos #1 (5 sessions)",
+        "photos #2",
+    ]
+
+
+def test_a_folder_that_is_called_like_a_benchmark_has_no_published_rows():
+    sizes = (60, *[5] * 8)
+    (ours,) = group_results([make_result("ncm", benchmark="cifar100", sizes=sizes)])
+    (own,) = group_results(
+        [make_result("ncm", benchmark="cifar100", sizes=sizes, recipe={"benchmark": {"name": "folder"}})]
+    )
+    assert (ours.official, own.official) == ("cifar100", "")
+    assert published().on("cifar100", 9)
+    assert not published().on(own.official, 9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Self
 
@@ -53,6 +54,7 @@ class Split(BaseModel):
     sessions: int
     classes: tuple[ClassSplit, ...]  # in the order of the stream
     skipped: dict[str, str]  # files that are not used, and why
+    pictures: str = ""  # a digest of what the folder held, which tells it from others of the same name
 
     def write(self, folder: Path) -> None:
         """Write `split.json` into the folder of a run."""
@@ -108,6 +110,7 @@ def load_folder(
     skipped |= {files[index]: reason for index, reason in cached.unreadable.items()}
     usable = {name: [file for file in each if file not in skipped] for name, each in by_class.items()}
     split = draw_split(usable, settings, seed, skipped)
+    split = split.model_copy(update={"pictures": _digest(photos, usable)})
     return _stream(photos, split, files, cached.pictures), split
 
 
@@ -144,6 +147,13 @@ def _survey(photos: Path) -> tuple[dict[str, list[str]], dict[str, str]]:
             f"classes and one to add, with images as {photos}/<class>/*.jpg"
         )
     return by_class, skipped
+
+
+def _digest(photos: Path, usable: dict[str, list[str]]) -> str:
+    """Tell a folder by the names and lengths of its pictures, wherever it lies, without reading them."""
+    files = [file for each in usable.values() for file in each]
+    listing = "".join(f"{file}|{(photos / file).stat().st_size}\n" for file in files)
+    return hashlib.sha256(listing.encode(errors="surrogateescape")).hexdigest()
 
 
 def draw_split(

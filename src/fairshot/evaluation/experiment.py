@@ -201,6 +201,7 @@ def _result(recipe: Recipe, stream: Stream, place: Place, method: Method[Any], o
         transductive=method.transductive,
         seconds={},
         environment=Environment.current(describe_device(place.fabric)),
+        pictures=Split.read(place.out).pictures if had_own_pictures(place.out) else "",
     )
 
 

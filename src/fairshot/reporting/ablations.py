@@ -104,7 +104,7 @@ def _way_without_self_optimizing(group: Group) -> str | None:
 
 
 def _printed(groups: Sequence[Group]) -> bool:
-    return groups[0].benchmark == BENCHMARK and groups[0].session_count == 9
+    return groups[0].official == BENCHMARK and groups[0].session_count == 9
 
 
 def _heads(sources: Sequence[Source]) -> tuple[Column, ...]:

@@ -13,7 +13,7 @@ from fairshot.reporting.ablations import ablation_tables
 from fairshot.reporting.classfigures import Answers, answers, base_classes, confusion_pixels
 from fairshot.reporting.conditions import Conditions, conditions
 from fairshot.reporting.export import write_table
-from fairshot.reporting.groups import Group
+from fairshot.reporting.groups import Group, images_of
 from fairshot.reporting.inline import picture_address
 from fairshot.reporting.measures import BASE_AVG, BASE_INC, INC_AVG
 from fairshot.reporting.orders import orders_table
@@ -108,7 +108,7 @@ def write_chapter(
     """Draw and write all that these runs allow."""
     alike = [run for run in runs if _is_comparable(run.result, groups[0])]
     own = [run for run in alike if any(group.holds(run.result) for group in groups)]
-    rows = published().on(groups[0].benchmark, groups[0].session_count)
+    rows = published().on(groups[0].official, groups[0].session_count)
     summary, diagnosis = summary_table(groups), diagnosis_table(groups)
     tables = [*comparison_tables(groups, rows), *ablation_tables(groups, published())]
     if (orders := orders_table([run.result for run in alike if run.result], groups)) is not None:
@@ -135,8 +135,8 @@ def write_chapter(
 
 
 def _is_comparable(result: Result | None, group: Group) -> bool:
-    sizes = (group.benchmark, group.session_count)
-    return result is not None and (result.benchmark, len(result.sessions)) == sizes
+    task = (group.images, group.session_count)
+    return result is not None and (images_of(result), len(result.sessions)) == task
 
 
 def _plates(

@@ -12,7 +12,7 @@ import numpy as np
 
 from fairshot.evaluation.metrics import Metrics, SessionMetrics
 from fairshot.evaluation.result import Result
-from fairshot.reporting.settings import PARTS, is_sss, without_seed
+from fairshot.reporting.settings import PARTS, is_sss, section, without_seed
 from fairshot.settings import flat
 
 MOST_DIFFERENCES_IN_A_LABEL = 3
@@ -51,6 +51,17 @@ class Group:
     def benchmark(self) -> str:
         """The benchmark all results of the group were computed on."""
         return self.results[0].benchmark
+
+    @property
+    def images(self) -> tuple[str, str]:
+        """What tells the images of the group from those of others."""
+        return images_of(self.results[0])
+
+    @property
+    def official(self) -> str:
+        """The benchmark as others publish on it; none for own pictures, whatever their folder is called."""
+        name, own = self.images
+        return "" if own else name
 
     @property
     def session_count(self) -> int:
@@ -104,24 +115,34 @@ def total_seconds(result: Result) -> float:
     return sum(result.seconds.values())
 
 
+def images_of(result: Result) -> tuple[str, str]:
+    """Name the images of a result: the benchmark, and which of the folders with this name, if it is one.
+
+    A result of an earlier version does not say which own pictures it is of; their classes then tell.
+    """
+    own = section(result.recipe, "benchmark").get("name", result.benchmark) != result.benchmark
+    return result.benchmark, result.pictures or "\n".join(sorted(result.class_names) if own else ())
+
+
 def group_results(results: Sequence[Result]) -> list[Group]:
     """Gather runs that differ only in their seed, in the order of first appearance."""
     gathered: dict[str, list[Result]] = {}
     for result in results:
-        identity = [result.method, result.benchmark, result.sessions, without_seed(result.recipe)]
+        identity = [result.method, images_of(result), result.sessions, without_seed(result.recipe)]
         gathered.setdefault(json.dumps(identity, sort_keys=True, default=str), []).append(result)
     members = list(gathered.values())
     return [Group(_label(own, members), tuple(own)) for own in members]
 
 
 def by_benchmark(groups: Sequence[Group]) -> dict[str, list[Group]]:
-    """Gather what may be compared: the same benchmark with the same sessions."""
+    """Gather what may be compared: the same images in as many sessions."""
     comparable: dict[str, list[Group]] = {}
     for group in groups:
-        same = [g for g in groups if g.benchmark == group.benchmark]
-        several = len({g.session_count for g in same}) > 1
-        name = f"{group.benchmark} ({group.session_count} sessions)" if several else group.benchmark
-        comparable.setdefault(name, []).append(group)
+        alike = list(dict.fromkeys(g.images for g in groups if g.benchmark == group.benchmark))
+        lengths = {g.session_count for g in groups if g.images == group.images}
+        number = f" #{alike.index(group.images) + 1}" if len(alike) > 1 else ""
+        sessions = f" ({group.session_count} sessions)" if len(lengths) > 1 else ""
+        comparable.setdefault(f"{group.benchmark}{number}{sessions}", []).append(group)
     return comparable
 
 
@@ -132,8 +153,8 @@ def sss_first(groups: Sequence[Group]) -> list[Group]:
 
 def _label(own: list[Result], members: list[list[Result]]) -> str:
     """Name the method, and where several groups share it, the settings that set this one apart."""
-    method, benchmark = own[0].method, own[0].benchmark
-    rivals = [other for other in members if other[0].method == method and other[0].benchmark == benchmark]
+    method, images = own[0].method, images_of(own[0])
+    rivals = [other for other in members if other[0].method == method and images_of(other[0]) == images]
     if len(rivals) == 1:
         return method
     settings = [dict(flat(without_seed(rival[0].recipe))) for rival in rivals]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from fairshot.evaluation.metrics import Metrics
 from fairshot.evaluation.result import Result
-from fairshot.reporting.groups import Group, Spread, group_results
+from fairshot.reporting.groups import Group, Spread, group_results, images_of
 from fairshot.reporting.measures import BASE_INC, HARMONIC_AVG, INC_AVG, LAST, OVERALL_AVG
 from fairshot.reporting.papertables import PaperTable, Row, summary_source
 from fairshot.reporting.settings import section, without_seed
@@ -90,11 +90,13 @@ def _in_no_order(result: Result) -> Result:
     return result.model_copy(update={"recipe": result.recipe | {"benchmark": benchmark}})
 
 
-def _task(result: Result) -> tuple[str, int]:
-    return result.benchmark, len(result.sessions)
+def _task(result: Result) -> tuple[tuple[str, str], int]:
+    return images_of(result), len(result.sessions)
 
 
 def _family(result: Result) -> str:
     """Name what runs in different class orders have in common."""
     recipe = without_seed(_in_no_order(result).recipe)
-    return json.dumps([result.method, result.benchmark, result.sessions, recipe], sort_keys=True, default=str)
+    return json.dumps(
+        [result.method, images_of(result), result.sessions, recipe], sort_keys=True, default=str
+    )

@@ -119,7 +119,7 @@ def _comparison(group: Group, reasons: Mapping[str, str]) -> Comparison:
     result = group.results[0]
     rows: list[PublishedRow] = []
     if section(result.recipe, "benchmark").get("class_order_seed") is None:  # as all others have them
-        rows = published().of(result.method, group.benchmark, group.session_count)
+        rows = published().of(result.method, group.official, group.session_count)
     own = next((row for row in rows if row.own is not None), None)
     rerun = next((row for row in rows if row.source != row.own), None)
     return Comparison(group, own, rerun, reasons.get(group.label, reasons.get(result.method)))
