@@ -117,6 +117,36 @@ def test_components_table_orders_parts_and_mixes_ours_with_table_2(groups):
     assert table.rows[-1].values[0].mean == 63.80
 
 
+def test_what_else_sets_runs_apart_is_said_beside_their_parts():
+    def table(ncm_epochs, **extra):
+        plain = make_result("ncm", recipe={"training": {"epochs": ncm_epochs, "batch": 8}})
+        full = switches("intra", **({"gamma": 0.2} | extra)) | {"training": {"epochs": 3, "batch": 8}}
+        fused = switches("intra", "inter", gamma=0.2) | {"training": {"epochs": 3, "batch": 8}}
+        runs = [plain, make_result("sss", recipe=full), make_result("sss", recipe=fused)]
+        return components_table(group_results(runs), published())
+
+    alike = table(3)
+    assert "differ in more" not in alike.caption
+    assert alike.remarks == {}
+    longer = table(40)
+    assert "differ in more than their parts, training.epochs: what" in longer.caption
+    told = ("with training.epochs=40", "with training.epochs=3", "with training.epochs=3")
+    assert tuple(row.remarks[0] for row in longer.rows) == told
+    several = table(40, gamma=0.4)
+    assert "parts, training.epochs, method.gamma: what" in several.caption
+    assert several.rows[0].remarks == ("with training.epochs=40",)  # it has no gamma
+    assert several.rows[1].remarks == ("with training.epochs=3, method.gamma=0.4",)
+
+
+def test_many_differences_are_named_in_part():
+    runs = [
+        make_result("sss", recipe=switches("intra") | {"training": dict.fromkeys("abcdef", value)})
+        for value in (1, 2)
+    ]
+    caption = components_table(group_results(runs), published()).caption
+    assert "parts, training.a, training.b, training.c, training.d and 2 more: what" in caption
+
+
 def test_feature_tables_take_runs_without_self_optimizing_alone(groups):
     averages, overall, inc = feature_tables(groups, published())
     assert [row.label for row in averages.rows if row.ours] == ["Ours: sss"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from fairshot.reporting.groups import Group, Spread
 from fairshot.reporting.measures import BASE_INC, INC, INC_AVG, OVERALL, OVERALL_AVG
@@ -18,9 +19,12 @@ from fairshot.reporting.papertables import (
     summary_source,
 )
 from fairshot.reporting.published import FeaturesRow, Published
-from fairshot.reporting.settings import PARTS, feature_way_of, parts_of
+from fairshot.reporting.settings import PARTS, feature_way_of, parts_of, without_seed
+from fairshot.settings import flat
 
 BENCHMARK = "cifar100"  # on which the paper printed its ablations
+NOT_ALONE = "what lies between two of them is not owed to the parts alone"
+MOST_NAMED = 4  # settings that rows differ in; of more it is said how many
 OPTIMIZING = {"resistance", "calibration"}
 
 
@@ -44,17 +48,51 @@ def components_table(groups: Sequence[Group], published: Published) -> PaperTabl
         )
         for row in (published.components if _printed(groups) else ())
     ]
+    known = [(group, parts) for group in groups if (parts := _parts(group)) is not None]
+    settings = _further_settings([group for group, _ in known])
     ours = []
-    for group in groups:
-        parts = parts_of(group.results[0].method, group.results[0].recipe)
-        if parts is not None:
-            ours.append(replace(our_row(group, sources), parts=parts))
+    for (group, parts), own in zip(known, settings, strict=True):
+        row = our_row(group, sources)
+        ours.append(replace(row, parts=parts, remarks=(*row.remarks, *_named(own))))
     rows = sorted([*theirs, *ours], key=lambda row: len(row.parts))
     legend = "; ".join(f"{title}: {meaning}" for title, meaning in PARTS.values())
     caption = f"{legend}. Inc: {INC.meaning}."
+    if any(settings):
+        caption += f" Our rows differ in more than their parts, {_keys(settings)}: {NOT_ALONE}."
     return PaperTable(
         "components", "What each part adds", caption, _heads(sources), tuple(rows), parts=tuple(PARTS)
     )
+
+
+def _parts(group: Group) -> frozenset[str] | None:
+    return parts_of(group.results[0].method, group.results[0].recipe)
+
+
+def _further_settings(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    """The settings of each group, parts apart, in which it differs from another that has them too."""
+    recipes = [dict(flat(without_seed(group.results[0].recipe))) for group in groups]
+    values: dict[str, set[str]] = {}
+    for recipe in recipes:
+        for key, value in recipe.items():
+            values.setdefault(key, set()).add(repr(value))
+    parts = {"method", "method.name", *(f"method.{part}" for part in PARTS)}
+    differing = [key for key, seen in values.items() if len(seen) > 1 and key not in parts]
+    return [{key: recipe[key] for key in differing if key in recipe} for recipe in recipes]
+
+
+def _named(settings: Mapping[str, Any]) -> list[str]:
+    """A remark that tells the settings of a row."""
+    told = [f"{key}={value}" for key, value in settings.items()]
+    return [f"with {_at_most(told)}"] if told else []
+
+
+def _keys(settings: Sequence[Mapping[str, Any]]) -> str:
+    return _at_most(list(dict.fromkeys(key for own in settings for key in own)))
+
+
+def _at_most(words: Sequence[str]) -> str:
+    more = len(words) - MOST_NAMED
+    return ", ".join(words[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def feature_tables(groups: Sequence[Group], published: Published) -> list[PaperTable]:
@@ -97,7 +135,7 @@ def _published_way(row: FeaturesRow, key: str) -> Row:
 
 
 def _way_without_self_optimizing(group: Group) -> str | None:
-    parts = parts_of(group.results[0].method, group.results[0].recipe)
+    parts = _parts(group)
     if not parts or "sr" not in parts or parts & OPTIMIZING:
         return None
     return feature_way_of(group.results[0].recipe)
