@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from commands import fairshot
 from fairshot.evaluation.result import Result
-from fairshot.teaching import found_on_run
+from fairshot.teaching import Store, found_on_run
 
 TINY = [
     *("--set", "model.backbone=tiny", "--set", "model.size=16", "--set", "model.resize=16"),
@@ -77,17 +77,19 @@ def test_settings_and_gates_are_chosen_on_own_pictures_too(photos, tmp_path):
     assert len(json.loads((tmp_path / "runs" / "tuning-photos-sss" / "trials.json").read_text())) == 2
     ran = fairshot(tmp_path, "run", "--data", "photos", "--out", "one", *small, *TINY)
     assert ran.process.exitcode == 0, ran.stderr
+    photos.rename(tmp_path / "moved")
     blind = fairshot(tmp_path, "tradeoff", "one", *few, "--device", "cpu")
     assert blind.process.exitcode == 2
-    assert "--data" in blind.stderr
-    drawn = fairshot(tmp_path, "tradeoff", "one", "--data", "photos", "--draws", "1", *few, "--device", "cpu")
+    assert f"the pictures of one lay in {photos}; say where they lie now with --data" in blind.stderr
+    drawn = fairshot(tmp_path, "tradeoff", "one", "--data", "moved", "--draws", "1", *few, "--device", "cpu")
     assert drawn.process.exitcode == 0, drawn.stderr
     assert json.loads((tmp_path / "one" / "tradeoff.json").read_text())["rules"]
     advice = next(line for line in drawn.stdout.splitlines() if line.startswith("  fairshot run "))
     gated = fairshot(tmp_path, *shlex.split(advice)[1:], "--device", "cpu")
     assert gated.process.exitcode == 0, gated.stderr
     assert Result.read(tmp_path / "one-gate").class_names == Result.read(tmp_path / "one").class_names
-    poisoned = fairshot(tmp_path, "poison", "one", "--data", "photos", "--device", "cpu")
+    (tmp_path / "moved").rename(photos)
+    poisoned = fairshot(tmp_path, "poison", "one", "--device", "cpu")  # which remembers where they lie
     assert poisoned.process.exitcode == 0, poisoned.stderr
     assert re.search(r"^noise +10 +\d+\.\d\d ", poisoned.stdout, re.MULTILINE)
     assert max(map(len, poisoned.stdout.splitlines())) <= 80
@@ -101,11 +103,11 @@ def test_a_store_is_made_of_a_training_whose_run_has_a_gate(photos, tmp_path):
     gate = ["--set", "method.gate=constant", "--set", "method.resistance=false"]
     ran = fairshot(tmp_path, "run", "--data", "photos", "--out", "one", *gate, *TINY)
     assert ran.process.exitcode == 0, ran.stderr
-    assert " --data PHOTOS " in fairshot(tmp_path, "new", "shop", "--from", "one").stderr
-    new = ["new", "shop", "--data", "photos", "--from"]
+    new = ["new", "shop", "--from"]
     refused = fairshot(tmp_path, *new, "one")
     assert refused.process.exitcode == 2
     advice = refused.stderr[refused.stderr.index("fairshot run ") :]
+    assert f" --data {photos} " in advice
     done = fairshot(tmp_path, *shlex.split(advice)[1:], "--device", "cpu")
     assert done.process.exitcode == 0, done.stderr
     made = fairshot(tmp_path, *new, "one-store")
@@ -113,6 +115,32 @@ def test_a_store_is_made_of_a_training_whose_run_has_a_gate(photos, tmp_path):
     assert found_on_run(tmp_path / "one-store").gamma == 0.2  # of folder/sss
     taken = fairshot(tmp_path, *new, "nowhere")
     assert "shop exists already" in taken.stderr  # said before the run is even looked at
+
+
+def test_a_store_finds_the_pictures_of_its_run_or_is_refused(photos, tmp_path):
+    ran = fairshot(tmp_path, "run", "--data", "photos", "--out", "one", *TINY)
+    assert ran.process.exitcode == 0, ran.stderr
+    made = fairshot(tmp_path, "new", "shop", "--from", "one")
+    assert made.process.exitcode == 0, made.stderr
+    with Store(tmp_path / "shop") as store:
+        assert all(store.thumbnails(info.name) for info in store.classes())
+    photos.rename(tmp_path / "moved")
+    for given, problem in [
+        ([], f"the pictures of one lay in {photos}; say where they lie now with --data"),
+        (["--data", "nowhere"], "nowhere"),
+    ]:
+        refused = fairshot(tmp_path, "new", "other", "--from", "one", *given)
+        assert refused.process.exitcode == 2
+        assert problem in refused.stderr
+        assert "With --without-images the store is made without them" in refused.stderr
+        assert not (tmp_path / "other").exists()
+    bare = fairshot(tmp_path, "new", "other", "--from", "one", "--without-images")
+    assert bare.process.exitcode == 0, bare.stderr
+    with Store(tmp_path / "other") as store:
+        assert store.classes()
+        assert not any(store.thumbnails(info.name) for info in store.classes())
+    elsewhere = fairshot(tmp_path, "new", "third", "--from", "one", "--data", "moved")
+    assert elsewhere.process.exitcode == 0, elsewhere.stderr
 
 
 def test_a_base_session_is_taken_over_with_its_images_and_no_others(photos, tmp_path):

@@ -55,6 +55,11 @@ class Split(BaseModel):
     classes: tuple[ClassSplit, ...]  # in the order of the stream
     skipped: dict[str, str]  # files that are not used, and why
     pictures: str = ""  # a digest of what the folder held, which tells it from others of the same name
+    photos: str | None = None  # the folder they lay in when the split was last used
+
+    def lying_in(self, photos: Path) -> Self:
+        """Return this split of images that lie in a folder."""
+        return self.model_copy(update={"photos": str(photos.resolve())})
 
     def write(self, folder: Path) -> None:
         """Write `split.json` into the folder of a run."""
@@ -109,7 +114,7 @@ def load_folder(
     cached = cached_pictures([photos / file for file in files], resize, reporter=reporter)
     skipped |= {files[index]: reason for index, reason in cached.unreadable.items()}
     usable = {name: [file for file in each if file not in skipped] for name, each in by_class.items()}
-    split = draw_split(usable, settings, seed, skipped)
+    split = draw_split(usable, settings, seed, skipped).lying_in(photos)
     split = split.model_copy(update={"pictures": _digest(photos, usable)})
     return _stream(photos, split, files, cached.pictures), split
 

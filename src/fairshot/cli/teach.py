@@ -49,7 +49,19 @@ BasePhotos = Annotated[
 ]
 Epochs = Annotated[int, typer.Option(min=1, help="With --base: how long to train.")]
 RunData = Annotated[
-    Path | None, typer.Option(help="With --from: where the run's benchmark, or its own pictures, lie.")
+    Path | None,
+    typer.Option(
+        help="With --from: where the run's benchmark, or its own pictures, lie; if not given, where it "
+        "found them."
+    ),
+]
+WithoutImages = Annotated[
+    bool,
+    typer.Option(
+        "--without-images",
+        help="With --from: do without the run's images. The store has no examples of its base classes, and "
+        "learns what is unknown from the photos it is taught alone.",
+    ),
 ]
 
 
@@ -61,6 +73,7 @@ def new_command(
     base: BasePhotos = None,
     epochs: Epochs = 10,
     data: RunData = None,
+    without_images: WithoutImages = False,
 ) -> None:
     """Make a store, on a trained run or on a backbone."""
     reporter = ConsoleReporter("new store")
@@ -68,13 +81,16 @@ def new_command(
         raise UserError("give either --from RUN or --backbone NAME")
     if run is not None and (weights or base):
         raise UserError(f"{'--weights' if weights else '--base'} goes with --backbone, and --from was given")
-    if backbone is not None and data is not None:
-        raise UserError("--data goes with --from, and --backbone was given")
+    if backbone is not None and (data or without_images):
+        wrong = "--data" if data else "--without-images"
+        raise UserError(f"{wrong} goes with --from, and --backbone was given")
+    if data and without_images:
+        raise UserError("give either --data or --without-images")
     from fairshot.teaching import check_free, create_store, found_on_backbone, found_on_run
 
     check_free(store)
     if run is not None:
-        founding = found_on_run(run, data, reporter)
+        founding = found_on_run(run, data, reporter, without_images)
     else:
         assert backbone is not None
         founding = found_on_backbone(backbone, weights, base, epochs, reporter)

@@ -19,6 +19,7 @@ from fairshot.evaluation.experiment import (
     find_pictures,
     had_own_pictures,
     own_pictures_side,
+    remembered_pictures,
 )
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import MODEL, RECIPE, command_on_base
@@ -37,11 +38,13 @@ SAMPLES = 10  # images a base class that a store keeps
 Supported = SSS | Skeleton[SkeletonSettings]
 
 
-def found_on_run(run: str | Path, data: Path | None = None, reporter: Reporter = SILENT) -> Founding:
+def found_on_run(
+    run: str | Path, data: Path | None = None, reporter: Reporter = SILENT, without_images: bool = False
+) -> Founding:
     """Take over the embedder and the base classes of a finished run.
 
-    Where the run's images can be loaded (from `data`, if they do not come with fairshot), some images of
-    each base class are kept too, and confidence is chosen on images the network was not trained on.
+    Some images of each base class are kept too, and confidence is chosen on images the network was not
+    trained on. They are looked for where the run found them, or in `data`; `without_images` does without.
     """
     run = Path(run)
     result = Result.read(run)
@@ -50,12 +53,9 @@ def found_on_run(run: str | Path, data: Path | None = None, reporter: Reporter =
     method = _restored(run, recipe, len(result.sessions[0]))
     benchmark = OWN_PICTURES if had_own_pictures(run) else recipe.benchmark.name
     origin = {"run": str(run), "method": recipe.method_name, "benchmark": benchmark}
-    try:
-        stream = _stream(run, recipe, data, reporter)
-    except UserError as problem:
-        reporter.say(f"no images of the base classes are kept: {problem}")
+    if without_images:
         return _founding(method, result.class_names, origin)
-    return found_on_method(method, stream, origin, reporter)
+    return found_on_method(method, _stream(run, recipe, data, reporter), origin, reporter)
 
 
 def found_on_method(
@@ -101,11 +101,15 @@ def _network(method: Supported, benchmark: str | None) -> Network:
 
 def _stream(run: Path, recipe: Recipe, data: Path | None, reporter: Reporter) -> Stream:
     """Load the images of a run: a benchmark, or own pictures in the split that the run drew."""
-    if not had_own_pictures(run):
+    try:
+        if had_own_pictures(run):
+            return find_pictures(recipe, None, data or remembered_pictures(run), run, reporter)[0]
         return find_pictures(recipe, data, None, None, reporter)[0]
-    if data is None:
-        raise UserError("the run was on own pictures; say where they lie with --data")
-    return find_pictures(recipe, None, data, run, reporter)[0]
+    except UserError as problem:
+        raise UserError(
+            f"{problem}\nWith --without-images the store is made without them: it has no examples of its "
+            "base classes, and learns what is unknown from the photos it is taught alone"
+        ) from None
 
 
 def _restored(run: Path, recipe: Recipe, base_classes: int) -> Supported:
@@ -159,8 +163,16 @@ def _command_for_store(run: Path, recipe: Recipe, data: Path | None) -> str:
         method = {"gate": "plain", "whitening": False}
         if not (settings.resistance and settings.gamma):
             method |= {"resistance": True, "gamma": usual.gamma}
-    photos, root = (data or Path("PHOTOS"), None) if had_own_pictures(run) else (None, data)
+    photos, root = (data or _place_of_pictures(run), None) if had_own_pictures(run) else (None, data)
     return command_on_base(run, method, f"{run}-store", photos, root)
+
+
+def _place_of_pictures(run: Path) -> Path:
+    """Return where the pictures of a run lie, or what stands for it in a command."""
+    try:
+        return remembered_pictures(run)
+    except UserError:
+        return Path("PHOTOS")
 
 
 def _samples(stream: Stream, network: Network, reporter: Reporter) -> dict[int, list[Photo]]:
