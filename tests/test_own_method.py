@@ -101,3 +101,27 @@ def test_a_run_of_a_file_that_has_changed_since_is_not_taken_for_one_of_the_new_
     earlier = Result.read(tmp_path / "runs" / "doodles-gentle-seed0")
     assert fairshot(tmp_path, *run, "--fresh").process.exitcode == 0
     assert Result.read(tmp_path / "runs" / "doodles-gentle-seed0").confusions != earlier.confusions
+
+
+def test_the_recipe_that_a_run_left_is_run_with_the_file_it_kept(tmp_path):
+    (tmp_path / "gentle.py").write_text(example())
+    assert fairshot(tmp_path, "run", "doodles/gentle.py:Gentle", "--out", "one", *BRIEF).process.exitcode == 0
+    (tmp_path / "gentle.py").unlink()
+    refused = fairshot(tmp_path, "run", "one/recipe.yaml", "--out", "two")
+    assert refused.process.exitcode == 2
+    advice = "--set method.name=one/method.py:Gentle"
+    said = f"write name: method.py:Gentle into one/recipe.yaml, or add {advice}"
+    assert refused.stderr.strip().endswith(said)
+    for extra in (["--out", "two"], ["--out", "one"], ["--out", "one", "--fresh"]):
+        again = fairshot(tmp_path, "run", "one/recipe.yaml", *advice.split(), *extra)
+        assert again.process.exitcode == 0, again.stderr
+    recipe = tmp_path / "one" / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("name: gentle", "name: method.py:Gentle"))
+    (tmp_path / "elsewhere").mkdir()
+    named = fairshot(tmp_path / "elsewhere", "run", "../one/recipe.yaml", "--out", "three")
+    assert named.process.exitcode == 0, named.stderr
+    runs = [tmp_path / "one", tmp_path / "two", tmp_path / "elsewhere" / "three"]
+    assert all((run / "method.py").read_text() == example() for run in runs)
+    assert (
+        Result.read(runs[0]).confusions == Result.read(runs[1]).confusions == Result.read(runs[2]).confusions
+    )

@@ -218,6 +218,8 @@ def _result(recipe: Recipe, stream: Stream, place: Place, method: Method[Any], o
 @contextmanager
 def _prepared(recipe: Recipe, place: Place) -> Iterator[None]:
     """Keep other processes out of the run folder, and another recipe's leftovers out of this run."""
+    own = own_file(recipe.method_name)
+    code = None if own is None else own.read_bytes()  # it may be what a fresh run clears
     with claimed(place.out):
         if place.fresh:
             clear_run(place.out, place.call)
@@ -230,22 +232,21 @@ def _prepared(recipe: Recipe, place: Place) -> Iterator[None]:
                 f"{place.out} holds a run of another recipe: {known}; give another --out, or begin anew "
                 "in this one with --fresh"
             )
-        _keep_own_method(recipe.method_name, place.out)
+        if own is not None and code is not None:
+            _keep_own_method(own, code, place.out)
         yield
 
 
-def _keep_own_method(name: str, out: Path) -> None:
+def _keep_own_method(file: Path, code: bytes, out: Path) -> None:
     """Keep the file of a method of one's own, and refuse one that is no longer what began the run."""
-    file, kept = own_file(name), out / OWN_METHOD
-    if file is None:
-        return
-    if kept.is_file() and kept.read_bytes() != file.read_bytes():
+    kept = out / OWN_METHOD
+    if kept.is_file() and kept.read_bytes() != code:
         raise UserError(
             f"{file} has changed since the run in {out} began (see {kept}); give another --out, or begin "
             "anew in this one with --fresh"
         )
     if not (out / RESULT).is_file():
-        write_atomically(kept, file.read_bytes())
+        write_atomically(kept, code)
 
 
 def _as_csv(rows: list[Row]) -> bytes:

@@ -15,6 +15,7 @@ from filelock import FileLock, Timeout
 from fairshot.benchmarks.folder import FILE_NAME
 from fairshot.errors import UserError
 from fairshot.files import write_atomically
+from fairshot.methods.own import KEPT
 from fairshot.recipes import Recipe, load_recipe
 
 RESULT = "result.json"
@@ -23,7 +24,7 @@ LOG = "log.txt"
 SPLIT = FILE_NAME  # of own pictures
 MODEL = "model.safetensors"  # all that the base session learnt
 FEATURES = "features.safetensors"  # of the test images of all sessions
-OWN_METHOD = "method.py"  # a copy of the file that a method of one's own came from
+OWN_METHOD = KEPT  # a copy of the file that a method of one's own came from
 TRAINING = "training.csv"
 TRAINING_COLUMNS = ("step", "epoch", "loss", "learning_rate", "images_per_second")
 CHECKPOINTS = "checkpoints"

@@ -12,6 +12,7 @@ from fairshot.errors import UserError, did_you_mean
 from fairshot.methods.method import Method
 
 MARK = ".py:"  # between file and class: my_method.py:MyMethod
+KEPT = "method.py"  # the copy of such a file that a run keeps beside its recipe
 _loaded: dict[str, tuple[str, type[Method[Any]]]] = {}  # by name: where it came from, and what it is
 
 
@@ -31,18 +32,24 @@ def own_file(name: str) -> Path | None:
 
 
 def load_own(source: str) -> type[Method[Any]]:
-    """Load `file.py:Class`, once a process; from then on it is known by its name."""
+    """Load `file.py:Class`, once a process; from then on it is known by its name. A copy is the same."""
     file, _, wanted = source.rpartition(":")
     path = Path(file).resolve()
     source = f"{path}:{wanted}"
     for known, kind in _loaded.values():
-        if known == source:
+        if known == source or _same_code(known, source):
             return kind
     kind = _method_in(path, wanted)
     if kind.name in _loaded or (Path(__file__).parent / f"{kind.name}.py").is_file():
         raise UserError(f"{path}: there is another method named {kind.name!r}; give {wanted} another name")
     _loaded[kind.name] = (source, kind)
     return kind
+
+
+def _same_code(known: str, source: str) -> bool:
+    (file, _, kind), (other, _, wanted) = known.rpartition(":"), source.rpartition(":")
+    both_there = kind == wanted and Path(file).is_file() and Path(other).is_file()
+    return both_there and Path(file).read_bytes() == Path(other).read_bytes()
 
 
 def class_to_name(file: str) -> str:

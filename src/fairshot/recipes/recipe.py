@@ -16,7 +16,7 @@ from fairshot.benchmarks.stream import StreamSettings
 from fairshot.errors import UserError, did_you_mean
 from fairshot.methods import baseline, method_named, methods
 from fairshot.methods.method import MethodSettings
-from fairshot.methods.own import MARK, class_to_name, load_own
+from fairshot.methods.own import KEPT, MARK, class_to_name, load_own
 from fairshot.models.embedder import ModelSettings
 from fairshot.settings import Settings, explain
 from fairshot.training.loop import TrainingSettings
@@ -87,7 +87,8 @@ def default_recipe(benchmark: str) -> str:
 def load_recipe(source: str, overrides: Iterable[str] = (), seed: int | None = None) -> Recipe:
     """Load a recipe by name (benchmark/method) or path, change some keys (`training.epochs=10`), check it.
 
-    A method of one's own, `benchmark/file.py:Class`, is trained as the baseline is.
+    A method of one's own, `benchmark/file.py:Class`, is trained as the baseline is; a recipe for it names it
+    so too: `method.name: file.py:Class`, the file beside the recipe.
     """
     if MARK in source:
         benchmark, _, method = source.partition("/")
@@ -96,11 +97,13 @@ def load_recipe(source: str, overrides: Iterable[str] = (), seed: int | None = N
             meant = did_you_mean(benchmark, known) or "; write doodles/file.py:Class, for example"
             raise UserError(f"recipe: {source!r} names no benchmark{meant}")
         content = _parse(_read(f"{benchmark}/{baseline()}"), source)
-        content["method"] = {"name": load_own(method).name}
+        content["method"] = {"name": method}
     else:
         content = _parse(_read(source), source)
+        _look_beside(source, content)
     for override in overrides:
         _apply(content, override)
+    _load_own_method(source, content)
     if seed is not None:
         content["seed"] = seed
     return check_recipe(content)
@@ -131,6 +134,31 @@ def _settings_of_method(content: Mapping[str, Any]) -> dict[str, type[Settings]]
     section = content.get("method")
     named = methods().get(str(section.get("name"))) if isinstance(section, dict) else None
     return {} if named is None else {"method": named.Settings}
+
+
+def _look_beside(source: str, content: dict[str, Any]) -> None:
+    """Take the file of a method of one's own that a recipe names as lying beside it."""
+    section = content.get("method")
+    if isinstance(section, dict) and MARK in str(section.get("name")):
+        section["name"] = str(Path(source).parent / section["name"])
+
+
+def _load_own_method(source: str, content: dict[str, Any]) -> None:
+    """Load a method of one's own that is named by its file, and go on with its name.
+
+    A run's recipe has the name alone, and its code is not run unasked: say how to ask for it.
+    """
+    section = content.get("method")
+    name = str(section.get("name")) if isinstance(section, dict) else ""
+    kept = Path(source).parent / KEPT
+    if MARK in name:
+        content["method"] = {**content["method"], "name": load_own(name).name}
+    elif name and name not in methods() and kept.is_file():
+        named = class_to_name(str(kept))
+        raise UserError(
+            f"method.name: {name!r} is a method of your own, of which the run kept the file; write name: "
+            f"{Path(named).name} into {source}, or add --set method.name={named}"
+        )
 
 
 def _packaged() -> list[tuple[Traversable, Traversable]]:
