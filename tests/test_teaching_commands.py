@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -418,6 +420,22 @@ def test_what_cannot_be_used_is_said(tmp_path: Path, monkeypatch, arguments: lis
     assert isinstance(outcome.exception, UserError)
     assert message in str(outcome.exception)
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+def test_the_first_commands_of_the_page_work_on_what_the_demo_leaves(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = Path(__file__).parent.parent
+    (demo,) = re.findall(r"fairshot (compare .*)", (root / "Makefile").read_text())
+    methods, _, out = demo.partition(" --benchmark doodles --out ")
+    assert "sss" in methods.split()
+    shutil.copytree(trained, tmp_path / out / "sss-seed0")  # as a comparison calls the run
+    monkeypatch.chdir(tmp_path)
+    first, *_ = (root / "docs" / "teaching.md").read_text().partition("`teach` tells")
+    commands = re.findall(r"^    fairshot (.*?)(?:  +#.*)?$", first, re.MULTILINE)
+    assert [command.split()[0] for command in commands] == ["new", "doodles", "teach", "predict"]
+    for command in commands:
+        fairshot(*command.split())
 
 
 def test_all_of_it_is_there_in_python(trained: Path, doodles: Path, tmp_path: Path) -> None:
