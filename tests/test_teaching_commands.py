@@ -166,8 +166,8 @@ def test_store_from_a_run_on_own_pictures(tmp_path: Path, recipe_name: str) -> N
     changes = ["training.epochs=1", "model.backbone=tiny", "model.small_stem=false", "model.size=16"]
     recipe = load_recipe(recipe_name, [*changes, "model.resize=null", "method.sr_width=16"])
     run(recipe, Place(tmp_path / "run", choose_hardware("cpu"), photos=tmp_path / "photos"))
-    fairshot("new", tmp_path / "blind", "--from", tmp_path / "run")
-    fairshot("new", tmp_path / "store", "--from", tmp_path / "run", "--data", tmp_path / "photos")
+    fairshot("new", tmp_path / "blind", "--from", tmp_path / "run", "--without-images")
+    fairshot("new", tmp_path / "store", "--from", tmp_path / "run")
     with Store(tmp_path / "blind") as blind, Store(tmp_path / "store") as store:
         assert store.snapshot().names == blind.snapshot().names
         assert all(name.startswith("class ") for name in store.snapshot().names)
