@@ -210,9 +210,19 @@ def test_overall_figure_shows_ours_and_each_published_method_once():
         want = [session.overall for session in group.results[0].metrics.sessions]
         np.testing.assert_allclose(line(figure.axes[0], group.label).get_ydata(), want)
     shown = {drawn.get_label() for drawn in figure.axes[0].lines}
-    assert shown == {"ncm", "sss"} | {row.method for row in rows}
+    assert shown == {"ncm", "sss"} | {f"{row.method}, published" for row in rows}
     first = next(row for row in rows if row.method == "TEEN")
-    np.testing.assert_allclose(line(figure.axes[0], "TEEN").get_ydata(), first.overall)
+    np.testing.assert_allclose(line(figure.axes[0], "TEEN, published").get_ydata(), first.overall)
+
+
+def test_many_lines_get_more_room_for_their_labels():
+    rows = published().on("cifar100", 9)
+    many = group_results([make_result(method, 0, "cifar100", (60, *[5] * 8)) for method in MANY[:14]])
+    crowd = overall_per_session(many, rows)
+    assert_labels_do_not_overlap(crowd)
+    few, more = (figure.get_size_inches() for figure in (overall_per_session(many[:2]), crowd))
+    assert more[1] > 1.4 * few[1]
+    assert more[0] > few[0] + 1.5
 
 
 def test_long_names_leave_room_for_the_curves():

@@ -29,6 +29,8 @@ from fairshot.reporting.published import PublishedRow, published
 from fairshot.reporting.runs import Run
 from fairshot.reporting.style import method_name
 
+MOST_UNFOLDED = 4  # methods that a page shows one by one without being asked
+
 
 class Confusion(NamedTuple):
     """The picture of a confusion matrix, where its blocks part (in percent), and what was answered."""
@@ -82,6 +84,20 @@ class Chapter:
     def method_names(self) -> dict[str, str]:
         """The name of each group on the page, by its label."""
         return {group.label: method_name(place) for place, group in enumerate(self.groups)}
+
+    @property
+    def many(self) -> bool:
+        """Whether the page folds up what it shows of each method, so that the comparison stays in sight."""
+        return len(self.groups) > MOST_UNFOLDED
+
+    @property
+    def means(self) -> dict[tuple[int, ...], list[str]]:
+        """The methods that are means over several seeds, by these."""
+        found: dict[tuple[int, ...], list[str]] = {}
+        for group in self.groups:
+            if len(group.results) > 1:
+                found.setdefault(tuple(result.seed for result in group.results), []).append(group.label)
+        return found
 
     @property
     def missing(self) -> list[str]:

@@ -100,14 +100,17 @@ def _draw_accuracies(axes: Axes, group: Group) -> None:
 def overall_per_session(groups: Sequence[Group], rows: Sequence[PublishedRow] = ()) -> Figure:
     """Overall accuracy of all methods after each session, published ones thin in the background (fig. 5)."""
     with house_style():
-        longest = max(len(group.label) for group in groups)
-        figure = Figure(figsize=(4.6 + 0.075 * max(10, longest), 4.9), layout="constrained")
+        theirs = {row.method: row for row in reversed(rows)}.values()  # the first row of each method
+        labels = [*(group.label for group in groups), *(row.label for row in theirs)]
+        width, height = _room_for(len(labels))
+        width += 0.075 * max(10, *map(len, labels))
+        figure = Figure(figsize=(width, height), layout="constrained")
         axes = figure.subplots()
         ends: list[LineEnd] = []
-        for row in {row.method: row for row in reversed(rows)}.values():  # the first row of each method
+        for row in theirs:
             look: dict[str, Any] = {"color": MUTED, "linewidth": 0.9, "alpha": 0.55, "gid": PUBLISHED}
-            axes.plot(range(len(row.overall)), row.overall, label=row.method, **look)
-            ends.append(LineEnd(len(row.overall) - 1, row.overall[-1], row.method, MUTED, PUBLISHED, 7))
+            axes.plot(range(len(row.overall)), row.overall, label=row.label, **look)
+            ends.append(LineEnd(len(row.overall) - 1, row.overall[-1], row.label, MUTED, PUBLISHED, 7))
         for group, style in zip(groups, method_styles(groups), strict=True):
             sessions, mean, deviation = curve(group, OVERALL)
             axes.plot(sessions, mean, label=group.label, **style)
@@ -120,8 +123,13 @@ def overall_per_session(groups: Sequence[Group], rows: Sequence[PublishedRow] = 
         axes.set(xlabel="session", ylabel="overall accuracy (%)")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.margins(x=0.03, y=0.06)
-        label_line_ends(axes, ends, gap=3.6)
+        label_line_ends(axes, ends, gap=17 / height)
         return figure
+
+
+def _room_for(lines: int) -> tuple[float, float]:
+    """Inches of a figure whose lines have their labels at the end; many of them get more."""
+    return (4.6, 4.9) if lines <= 12 else (6.4, 2.4 + 0.21 * lines)
 
 
 def imbalance(groups: Sequence[Group]) -> Figure:

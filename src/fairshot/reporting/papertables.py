@@ -219,7 +219,7 @@ def _table(
     titles = [source.column.title for source in sources]
     theirs = [
         Row(
-            row.method,
+            row.label,
             tuple(Spread.of([s.theirs(row) if s.theirs else None]) for s in sources),
             source=row.source,
             remarks=_published_remarks(row, backbones, "Base/Inc" in titles),

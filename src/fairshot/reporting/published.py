@@ -35,6 +35,11 @@ class PublishedRow(_Strict):
     also: str | None = None  # where else the same figures stand: in the system's own paper or log
 
     @property
+    def label(self) -> str:
+        """The row beside ours, whose names may differ from theirs in capitals alone."""
+        return f"{self.method}, published"
+
+    @property
     def own(self) -> str | None:
         """Where the system's own authors published these figures, if they did."""
         return self.source if self.source.startswith("own ") else self.also

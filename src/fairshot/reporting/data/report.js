@@ -23,6 +23,10 @@ for (const section of document.querySelectorAll("[data-sessions]")) {
   };
   radios.forEach((radio) => radio.addEventListener("change", show));
   show();
+  const folds = [...section.querySelectorAll(".each")]; // one a session: unfolded once, unfolded for all
+  for (const fold of folds) {
+    fold.addEventListener("toggle", () => folds.forEach((one) => (one.open = fold.open)));
+  }
 }
 
 // The bar above is as high as the methods need; a heading that is jumped to stands below it.
@@ -48,7 +52,7 @@ for (const button of document.querySelectorAll(".copy")) {
   });
 }
 
-// Recipes belong on paper too.
+// What is folded up belongs on paper too.
 const details = document.querySelectorAll("details");
 let opened = [];
 addEventListener("beforeprint", () => {
