@@ -333,17 +333,25 @@ def panels(results):
     return found
 
 
-@pytest.mark.parametrize(("best", "said"), [("sss", "but sss"), ("ncm", "and also")])
-def test_what_occupancy_means_for_novel_classes_is_read_from_the_runs(best, said):
+@pytest.mark.parametrize(
+    ("lit", "best", "lowest", "highest"),
+    [
+        ((1, 16), "sss", "1.0 (ncm)", "(sss)"),
+        ((1, 16), "ncm", "1.0 (ncm)", "(ncm)"),
+        ((4, 4), "ncm", "2.0 (ncm, sss)", "(ncm)"),  # as on one base session
+    ],
+)
+def test_what_occupancy_means_for_novel_classes_is_read_from_the_runs(lit, best, lowest, highest):
     labels, panels = np.arange(7), []
-    for place, (method, lit) in enumerate((("ncm", 1), ("sss", 16))):
+    for place, method in enumerate(("ncm", "sss")):
         result = make_result(method, sizes=(5, 2), novel=0.9 if method == best else 0.1)
         g = np.zeros((len(labels), 16), np.float32)
-        g[:, :lit] = 1
+        g[:, : lit[place]] = 1
         (group,) = group_results([result])
         panels.append(featurefigures.Featured(group, place, Features(g, labels, 5)))
     caption = featurefigures.occupancy_caption(panels)
-    assert f"Here ncm has the lowest, 1.0, {said} the highest novel accuracy" in caption
+    assert f"Here the lowest of base classes is {lowest}; the highest novel accuracy" in caption
+    assert caption.endswith(f" % {highest}.")
     assert "Here" not in featurefigures.occupancy_caption(panels[:1])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -188,11 +188,17 @@ def occupancy_caption(panels: Sequence[Featured]) -> str:
         "a single feature is lit, to the square root of their number, where all are lit alike. The paper "
         "expects room for novel classes where base classes have a low FMO."
     )
-    novel = [(spread.mean, p) for p in panels if (spread := p.group.summary(INC_AVG.pick)) is not None]
+    novel = {p.group.label: s.mean for p in panels if (s := p.group.summary(INC_AVG.pick)) is not None}
+    occupied = {p.group.label: p.base_occupancy for p in panels if p.group.label in novel}
     if len(novel) < 2:
         return caption
-    best = max(novel, key=lambda one: one[0])[1]
-    lowest = min((panel for _, panel in novel), key=lambda panel: panel.base_occupancy)
-    found = "and also" if best is lowest else f"but {best.group.label}"
-    here = f"{lowest.group.label} has the lowest, {lowest.base_occupancy:.1f}, {found}"
-    return f"{caption} Here {here} the highest novel accuracy (Inc avg)."
+    least, most = min(occupied.values()), max(novel.values())
+    return (
+        f"{caption} Here the lowest of base classes is {least:.1f} ({_with(least, occupied)}); the highest "
+        f"novel accuracy (Inc avg) is {most:.1f} % ({_with(most, novel)})."
+    )
+
+
+def _with(value: float, values: Mapping[str, float]) -> str:
+    """Name all that have this value, as it reads."""
+    return ", ".join(label for label, other in values.items() if f"{other:.1f}" == f"{value:.1f}")
