@@ -325,6 +325,50 @@ def test_a_person_uploads_photos_and_names_are_only_text(
     visit.end(served.url)
 
 
+PLACES = """places => places.flatMap(place => [...document.querySelectorAll(place)]
+  .filter(each => each.offsetParent).map(each => each.getBoundingClientRect().toJSON()))"""
+
+
+@pytest.mark.parametrize("width", [1180, 390])
+def test_nothing_covers_or_crushes_a_picture_or_leaves_its_frame(
+    servers: dict[str, Served], browser: Any, tmp_path: Path, width: int
+) -> None:
+    paths = []
+    for number, image in enumerate(drawings("tall", 7, 3)):
+        paths.append(tmp_path / f"{number}.png")
+        paths[-1].write_bytes(png(image.repeat(20, 0).repeat(12, 1)))
+    visit = Visit.begin(browser, servers["photos"].url)
+    page = visit.page
+    page.set_viewport_size({"width": width, "height": 900})
+    page.locator("#ask input[type=file]").first.set_input_files(paths[0])
+    page.locator("#answer .fs-bar").first.wait_for()
+    (label,) = page.evaluate(PLACES, ["#ask [data-testid=block-label]"])
+    (photo,) = page.evaluate(PLACES, ["#ask .image-frame img"])
+    assert photo["top"] + 0.5 >= label["bottom"]
+    assert all(bar["width"] > 20 for bar in page.evaluate(PLACES, ["#answer .fs-track"]))
+    visit.open("Teach")
+    page.locator("#name textarea, #name input").first.fill("a rather long name for a class of photos")
+    page.locator("#photos input[type=file]").first.set_input_files(paths)
+    page.locator("#photos .thumbnail-item").nth(6).wait_for()
+    page.locator("#dry-run").click()
+    visit.shows("#lesson", "Closest classes")
+    (frame,) = page.evaluate(PLACES, ["#photos"])
+    over = page.evaluate(PLACES, ["#photos [data-testid=block-label]", "#photos .icon-button-wrapper"])
+    for thumbnail in page.evaluate(PLACES, ["#photos .thumbnail-item"]):
+        assert frame["left"] <= thumbnail["left"] < thumbnail["right"] <= frame["right"]
+        assert thumbnail["width"] == pytest.approx(thumbnail["height"], abs=1)
+        assert all(thumbnail["top"] + 0.5 >= each["bottom"] for each in over)
+    (card,) = page.evaluate(PLACES, ["#lesson .fs-card"])
+    pictures = page.evaluate(PLACES, ["#lesson .fs-pictures img"])
+    assert pictures
+    assert all((each["width"], each["height"]) == (40, 40) for each in pictures)
+    assert all(each["right"] <= card["right"] for each in page.evaluate(PLACES, ["#lesson .fs-row *"]))
+    visit.open("Classes")
+    (card,) = page.evaluate(PLACES, ["#balance .fs-card"])
+    assert all(each["right"] <= card["right"] for each in page.evaluate(PLACES, ["#balance .fs-row *"]))
+    visit.end(servers["photos"].url)
+
+
 def test_a_person_holds_something_before_the_camera(servers: dict[str, Served], browser: Any) -> None:
     served = servers["photos"]
     visit = Visit.begin(browser, served.url)

@@ -133,7 +133,7 @@ def predict_command(
     sentences = [prediction.sentence() for prediction in predictions]
     widest = max(map(len, sentences))
     for file, sentence, prediction in zip(files, sentences, predictions, strict=True):
-        similar = "  ".join(f"{each.name} {each.similarity:.2f}" for each in prediction.top)
+        similar = "  ".join(f"{each.name} {each.similarity:.3f}" for each in prediction.top)
         _say(f"{file}  {sentence:{widest}}  similar: {similar}")
 
 

@@ -165,6 +165,7 @@ class _Page:
             columns=5,
             interactive=True,
             type="filepath",
+            file_types=["image"],
             sources=SOURCES,
             elem_id="photos",
             buttons=[],

@@ -33,7 +33,7 @@ def answer_view(prediction: Prediction, thumbnails: Thumbnails) -> str:
                 _pictures(thumbnails(candidate.name, 1)),
                 _span("fs-name", candidate.name),
                 _bar(length, first),
-                _span("fs-number", f"{candidate.similarity:.2f}"),
+                _span("fs-number", f"{candidate.similarity:.3f}"),
             )
         )
     note = '<div class="fs-note">Similarity; an empty bar is the least similar class.</div>'
@@ -50,7 +50,7 @@ def lesson_view(lesson: Lesson, thumbnails: Thumbnails, taken: Callable[[Sequenc
             _row(
                 _span("fs-name", name),
                 _pictures(thumbnails(name, 3)),
-                _span("fs-number", f"{similarity:.2f}"),
+                _span("fs-number", f"{similarity:.3f}"),
             )
             for name, similarity in lesson.closest
         ]
