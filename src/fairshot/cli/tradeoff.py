@@ -33,6 +33,10 @@ def tradeoff_command(
     All parameters of a rule are chosen on base classes that play novel ones, by the mean of average overall
     accuracy and average harmonic mean. Writes `tradeoff.json` and `tradeoff.md` into the run, and the choice
     with its log into the folder of the pseudo-novel training.
+
+    The settings of the decision are what it tries, so there is no --set; all others are the run's. To try
+    the rules beside another one, such as method.mirror, make that run first, which needs no training:
+    fairshot run RUN/recipe.yaml --base RUN --set method.mirror=true --out RUN2
     """
     # All this takes seconds to import, and --help needs none.
     from fairshot.cli.curves import draw_curves
