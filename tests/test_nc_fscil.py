@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairshot.errors import UserError
-from fairshot.methods.nc_fscil import DotRegression, dot_regression, simplex
+from fairshot.methods.nc_fscil import DotRegression, balanced, dot_regression, simplex
 from toys import after_base, fit_toy, toy_method, toy_stream
 
 
@@ -50,21 +50,56 @@ def objective(**options) -> DotRegression:
         return toy_method("nc_fscil", **options).objective().double().eval()
 
 
-@pytest.mark.parametrize("mixed_share", [0.0, 0.5, 1.0])
-def test_a_mixture_is_drawn_to_both_vertices_by_their_shares(mixed_share):
-    trained = objective(mixed_share=mixed_share)
+@pytest.mark.parametrize(("mixed_share", "cut_share"), [(0.0, 0.0), (0.5, 0.0), (0.5, 0.5), (0.0, 1.0)])
+def test_a_blend_is_drawn_to_both_vertices_by_their_shares(mixed_share, cut_share):
+    trained = objective(mixed_share=mixed_share, cut_share=cut_share, loss_weight=3)
     trained.beta = torch.nn.Identity()  # noise becomes the weights themselves
     views, labels = [uniform(4, 1, 14, 14, seed=s) for s in (1, 2)], torch.tensor([0, 3, 3, 5])
-    noise = torch.tensor([[0.2, 0.9], [0.7, 0.1], [0.4, 0.4], [0.0, 0.0]]).double()
+    noise = torch.tensor(
+        [[0.2, 0.9, 0.5, 0.5], [0.7, 0.1, 0.9, 0.2], [0.4, 0.4, 0.1, 0.1], [0.0] * 4]
+    ).double()
     losses = []
     with torch.no_grad():
         for view in views:
             for i in range(3):
-                lam = float(noise[i, 0]) if noise[i, 1] < mixed_share else 1.0
-                _, output = trained.embedder((lam * view[i] + (1 - lam) * view[i + 1])[None])
+                blend, lam = plain_blend(view[i], view[i + 1], *noise[i].tolist(), mixed_share, cut_share)
+                _, output = trained.embedder(blend[None])
                 both = [dot_regression(output, trained.vertices[labels[k]][None]) for k in (i, i + 1)]
                 losses.append(float(lam * both[0] + (1 - lam) * both[1]))
-        assert float(trained(views, labels, noise)) == pytest.approx(sum(losses) / 6)
+        assert float(trained(views, labels, noise)) == pytest.approx(3 * sum(losses) / 6)
+
+
+def plain_blend(one, other, weight, choice, row, column, mixed_share, cut_share):
+    """Return a blend of two images and the share of the first in it, pixel by pixel."""
+    if choice < mixed_share:
+        return weight * one + (1 - weight) * other, weight
+    blend, kept, size, half = one.clone(), 0, one.shape[-1], (1 - weight) ** 0.5 / 2
+    for y in range(size):
+        for x in range(size):
+            inside = abs((y + 0.5) / size - row) < half and abs((x + 0.5) / size - column) < half
+            if inside and choice < mixed_share + cut_share:
+                blend[:, y, x] = other[:, y, x]
+            else:
+                kept += 1
+    return blend, kept / size**2
+
+
+def test_a_cut_box_has_the_area_that_was_drawn_and_stays_in_its_place():
+    trained = objective(mixed_share=0.0, cut_share=1.0)
+    middle, corner = trained.shares(torch.tensor([[0.75, 0.0, 0.5, 0.5], [0.75, 0.0, 0.0, 1.0]]), 20)
+    assert float(middle.mean()) == pytest.approx(0.75)
+    assert middle[5:15, 5:15].sum() == 0  # half as long as the image is a box of a quarter of its area
+    assert float(corner.mean()) == pytest.approx(1 - 0.25 / 4)  # three quarters of it lie over the edge
+    assert corner[:5, 15:].sum() == 0
+
+
+def test_every_class_weighs_the_same_in_a_session_however_many_samples_it_has():
+    losses, labels = uniform(8), torch.tensor([4, 4, 4, 4, 4, 0, 1, 1])
+    classes = [
+        [float(loss) for loss, label in zip(losses, labels, strict=True) if label == c] for c in (0, 1, 4)
+    ]
+    expected = sum(sum(own) / len(own) for own in classes) / 3
+    assert float(balanced(losses, labels)) == pytest.approx(expected)
 
 
 def test_a_session_tunes_the_neck_towards_the_vertices_and_nothing_else():

@@ -21,12 +21,14 @@ from fairshot.training.loop import Objective
 
 
 class NCFSCILSettings(MethodSettings):
-    """The neck, mix-up in the base session, and fine-tuning of the neck in later ones."""
+    """The neck, blends of two images in the base session, and fine-tuning of the neck in later ones."""
 
     views: int = Field(2, ge=1)
     width: int = Field(512, ge=2)  # of the neck's output, in which the simplex lies
+    loss_weight: float = Field(10.0, gt=0)
     mixing: float = Field(0.8, gt=0)  # shape of the Beta distribution of mix-up weights
-    mixed_share: Share = 0.4  # of the images of the base session that are mixed
+    mixed_share: Share = 0.4  # of the images of the base session are mixed with another
+    cut_share: Share = 0.4  # of them have a box cut out and filled from another
     steps: int = Field(100, ge=1)  # of fine-tuning in a session
     learning_rate: float = Field(0.25, gt=0)  # of fine-tuning
 
@@ -69,10 +71,16 @@ def dot_regression(outputs: Tensor, vertices: Tensor) -> Tensor:
     return (cosines - 1).square() / 2
 
 
-class DotRegression(Objective):
-    """Draws images, and mix-ups of two, to the vertices of their classes."""
+def balanced(losses: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean over classes of the mean loss of each, whatever the number of its samples."""
+    counts = torch.bincount(labels)
+    return (losses / counts[labels]).sum() / (counts > 0).sum()
 
-    halo, noise = 1, 2
+
+class DotRegression(Objective):
+    """Draws images, and blends of two, to the vertices of their classes."""
+
+    halo, noise = 1, 4
     vertices: Tensor
 
     def __init__(self, embedder: Embedder, vertices: Tensor, settings: NCFSCILSettings) -> None:
@@ -82,18 +90,35 @@ class DotRegression(Objective):
         self.register_buffer("vertices", vertices.clone())
 
     def forward(self, views: list[Tensor], labels: Tensor, noise: Tensor) -> Tensor:
-        """Return the mean over views; a mix-up is drawn to both its vertices, by their shares."""
+        """Return the mean over views; a blend is drawn to both its vertices, by their shares."""
         own = len(labels) - self.halo
-        lam = torch.where(noise[:own, 1] < self.settings.mixed_share, self.beta(noise[:own, 0]), 1.0)
-        weight = lam[:, None, None, None].to(views[0])
-        images = [weight * view[:own] + (1 - weight) * view[1 : own + 1] for view in views]
+        shares = self.shares(noise[:own], views[0].shape[-1])
+        lam, pixels = shares.mean((1, 2)), shares[:, None].to(views[0])
+        images = [pixels * view[:own] + (1 - pixels) * view[1 : own + 1] for view in views]
         _, outputs = self.embedder(torch.cat(images))
         one, other = (
             dot_regression(outputs, self.vertices[rows].repeat(len(views), 1))
             for rows in (labels[:own], labels[1 : own + 1])
         )
         share = lam.repeat(len(views))
-        return (share * one + (1 - share) * other).mean()
+        return self.settings.loss_weight * (share * one + (1 - share) * other).mean()
+
+    def shares(self, noise: Tensor, size: int) -> Tensor:
+        """Return how much of each pixel an image keeps to itself (N, size, size).
+
+        The same share everywhere in a mix-up; all or nothing where a box is cut out, whose area is
+        uniform and which may reach over the edge; all of it in the images that are left alone.
+        """
+        weight, choice, *centre = noise.unbind(1)
+        mixed = self.beta(weight)[:, None, None].expand(-1, size, size)
+        half = (1 - weight).sqrt() / 2
+        places = (torch.arange(size, device=noise.device) + 0.5) / size
+        down, across = ((places - at[:, None]).abs() < half[:, None] for at in centre)
+        cut = 1 - (down[:, :, None] & across[:, None]).to(noise)
+        until_mixed = self.settings.mixed_share
+        until_cut = until_mixed + self.settings.cut_share
+        choice = choice[:, None, None]
+        return torch.where(choice < until_mixed, mixed, torch.where(choice < until_cut, cut, 1.0))
 
 
 class NCFSCIL(ReadoutSkeleton[NCFSCILSettings]):
@@ -101,7 +126,9 @@ class NCFSCIL(ReadoutSkeleton[NCFSCILSettings]):
 
     The classifier is a simplex equiangular tight frame with a vertex for every class there will be; it
     never changes, and the features are drawn to it. A session fine-tunes a neck behind the frozen
-    backbone on the shots and on one mean feature of every known class. The nearest vertex answers.
+    backbone on the shots and on one mean feature of every known class, all classes with the same weight.
+    The nearest vertex answers. (Its authors also blend outputs of the neck while it is tuned; on
+    pseudo-novel classes of doodles that was no better, and is left out.)
     Needs to know in advance: the number of classes to come. Stores: one mean feature a class. Costs at
     test time: one pass, and fine-tuning in every session.
     """
@@ -132,7 +159,7 @@ class NCFSCIL(ReadoutSkeleton[NCFSCILSettings]):
         return embedder
 
     def objective(self) -> DotRegression:
-        """Return dot regression with mix-up."""
+        """Return dot regression with blends of two images."""
         return DotRegression(self.embedder, self.vertices, self.settings)
 
     def start(self, features: Features, labels: Tensor) -> None:
@@ -150,12 +177,13 @@ class NCFSCIL(ReadoutSkeleton[NCFSCILSettings]):
             )
         old = means[: self.seen_classes, 0]
         samples = torch.cat([features["g"][:, 0], old]).clone()
-        targets = torch.cat([self.vertices[labels], self.vertices[: len(old)]]).clone()
+        classes = torch.cat([labels, torch.arange(len(old), device=labels.device)])
+        targets = self.vertices[classes].clone()
         neck = copy.deepcopy(self.readout).requires_grad_(True)
         chosen = self.settings
         descend(
             [(neck.parameters(), chosen.learning_rate)],
-            lambda: dot_regression(neck(samples), targets).mean(),
+            lambda: chosen.loss_weight * balanced(dot_regression(neck(samples), targets), classes),
             chosen.steps,
         )
         self.embedder.follow_with(neck, chosen.width)
