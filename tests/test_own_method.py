@@ -8,9 +8,14 @@ import pytest
 
 from commands import fairshot
 from fairshot.errors import UserError
+from fairshot.evaluation.grid import plan
 from fairshot.evaluation.result import Result
+from fairshot.evaluation.run_folder import recipe_of, recorded_recipe
+from fairshot.methods import own
 from fairshot.methods.own import load_own
 from fairshot.recipes import load_recipe
+from fairshot.teaching import found_on_run
+from results_factory import make_result
 
 GUIDE = Path(__file__).parent.parent / "docs" / "add-your-method.md"
 SMALL = {"benchmark.base_classes": 4, "benchmark.way": 2, "benchmark.sessions": 1, "model.size": 14}
@@ -125,3 +130,43 @@ def test_the_recipe_that_a_run_left_is_run_with_the_file_it_kept(tmp_path):
     assert (
         Result.read(runs[0]).confusions == Result.read(runs[1]).confusions == Result.read(runs[2]).confusions
     )
+
+
+def leave_recipe(run: Path, name: str) -> Path:
+    """Leave the recipe of a run whose method has this name."""
+    run.mkdir(exist_ok=True)
+    text = load_recipe("doodles/ncm").as_yaml()
+    (run / "recipe.yaml").write_text(text.replace("name: ncm", f"name: {name}"))
+    return run
+
+
+def test_whoever_reads_a_run_runs_no_code_that_its_recipe_names(tmp_path, monkeypatch):
+    monkeypatch.setattr(own, "_loaded", {})
+    run = leave_recipe(tmp_path / "runs", "ncm")
+    run = leave_recipe(run / "got", "method.py:Gentle")
+    (run / "method.py").write_text(f"{example()}\nopen({str(tmp_path / 'trace')!r}, 'w').close()\n")
+    make_result("gentle").write(run)
+    for reader in (recipe_of, found_on_run):
+        with pytest.raises(UserError, match="reading a run runs no code"):
+            reader(run)
+    assert recorded_recipe(run) is None
+    assert plan(["ncm"], ["doodles"], [0], [None], [], run.parent)
+    assert not (tmp_path / "trace").exists()
+    asked = load_recipe(str(run / "recipe.yaml"))
+    assert (tmp_path / "trace").exists()
+    assert recipe_of(run) == asked  # which this process has been given meanwhile
+
+
+def test_of_several_classes_the_one_of_that_name_is_told_and_a_slip_is_no_method_of_ones_own(tmp_path):
+    run = leave_recipe(tmp_path / "my run", "mild")
+    (run / "method.py").write_text("class A:\n    name: str = 'mild'\nclass B:\n    name = 'gentle'\n")
+    source = str(run / "recipe.yaml")
+    with pytest.raises(UserError) as refused:
+        load_recipe(source)
+    assert f"write name: method.py:A into {source}" in str(refused.value)
+    assert str(refused.value).endswith(f"--set 'method.name={run}/method.py:A'")
+    with pytest.raises(UserError, match="reading a run runs no code"):
+        recipe_of(run)
+    for slip, answer in (("nmc", r"did you mean ncm\?"), ("[method.py:A]", "method.name: missing")):
+        with pytest.raises(UserError, match=answer):
+            load_recipe(str(leave_recipe(run, slip) / "recipe.yaml"))

@@ -16,7 +16,7 @@ from fairshot.benchmarks.folder import FILE_NAME
 from fairshot.errors import UserError
 from fairshot.files import write_atomically
 from fairshot.methods.own import KEPT
-from fairshot.recipes import Recipe, load_recipe
+from fairshot.recipes import Recipe, read_recipe
 
 RESULT = "result.json"
 RECIPE = "recipe.yaml"  # with every default filled in
@@ -85,7 +85,7 @@ def recipe_of(run: Path) -> Recipe:
             f"{run} holds no {RECIPE}; give the folder of a run, as `fairshot run` writes it"
             f"{nearby_runs(run)}"
         )
-    return load_recipe(str(run / RECIPE))
+    return read_recipe(run / RECIPE)
 
 
 def command_on_base(
@@ -103,6 +103,6 @@ def command_on_base(
 def recorded_recipe(folder: Path) -> Recipe | None:
     """Return the recipe a run was begun with; settings added since it was written have their defaults."""
     try:
-        return load_recipe(str(folder / RECIPE))
+        return read_recipe(folder / RECIPE)
     except UserError:  # there is none, or it is of a method or a version that is not known here
         return None

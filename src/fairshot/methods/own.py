@@ -33,39 +33,58 @@ def own_file(name: str) -> Path | None:
 
 def load_own(source: str) -> type[Method[Any]]:
     """Load `file.py:Class`, once a process; from then on it is known by its name. A copy is the same."""
+    known = loaded_own(source)
+    if known is not None:
+        return known
     file, _, wanted = source.rpartition(":")
     path = Path(file).resolve()
-    source = f"{path}:{wanted}"
-    for known, kind in _loaded.values():
-        if known == source or _same_code(known, source):
-            return kind
     kind = _method_in(path, wanted)
     if kind.name in _loaded or (Path(__file__).parent / f"{kind.name}.py").is_file():
         raise UserError(f"{path}: there is another method named {kind.name!r}; give {wanted} another name")
-    _loaded[kind.name] = (source, kind)
+    _loaded[kind.name] = (f"{path}:{wanted}", kind)
     return kind
+
+
+def loaded_own(source: str) -> type[Method[Any]] | None:
+    """Return the method that this process was given as `file.py:Class`, or as that of a copy of the file."""
+    return next((kind for known, kind in _loaded.values() if _same_code(known, source)), None)
 
 
 def _same_code(known: str, source: str) -> bool:
     (file, _, kind), (other, _, wanted) = known.rpartition(":"), source.rpartition(":")
-    both_there = kind == wanted and Path(file).is_file() and Path(other).is_file()
-    return both_there and Path(file).read_bytes() == Path(other).read_bytes()
+    if kind != wanted:
+        return False
+    one, two = Path(file).resolve(), Path(other).resolve()
+    return one == two or (one.is_file() and two.is_file() and one.read_bytes() == two.read_bytes())
 
 
 def class_to_name(file: str) -> str:
     """Say how the methods of a Python file, its classes with a `name`, are given; the file is not run."""
+    return " or ".join(f"{file}:{kind}" for kind in _names_said(Path(file)) or ["Class"])
+
+
+def class_named(file: Path, name: str) -> str | None:
+    """Return the class of a Python file that gives itself this name; the file is not run."""
+    return next((kind for kind, said in _names_said(file).items() if said == name), None)
+
+
+def _names_said(file: Path) -> dict[str, object]:
+    """Return the `name` of each class that has one; None where it is not simply written down."""
     try:
-        body = ast.parse(Path(file).read_bytes()).body
+        body = ast.parse(file.read_bytes()).body
     except (OSError, SyntaxError, ValueError):
-        body = []
-    names = [each.name for each in body if isinstance(each, ast.ClassDef) and _says_its_name(each)]
-    return " or ".join(f"{file}:{name}" for name in names or ["Class"])
+        return {}
+    said: dict[str, object] = {}
+    for kind in [each for each in body if isinstance(each, ast.ClassDef)]:
+        for part in kind.body:
+            if isinstance(part, ast.Assign | ast.AnnAssign) and _is_name(part):
+                said[kind.name] = part.value.value if isinstance(part.value, ast.Constant) else None
+    return said
 
 
-def _says_its_name(kind: ast.ClassDef) -> bool:
-    plain = [target for part in kind.body if isinstance(part, ast.Assign) for target in part.targets]
-    typed = [part.target for part in kind.body if isinstance(part, ast.AnnAssign)]
-    return any(isinstance(each, ast.Name) and each.id == "name" for each in (*plain, *typed))
+def _is_name(part: ast.Assign | ast.AnnAssign) -> bool:
+    targets = part.targets if isinstance(part, ast.Assign) else [part.target]
+    return any(isinstance(each, ast.Name) and each.id == "name" for each in targets)
 
 
 def _method_in(path: Path, wanted: str) -> type[Method[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -16,7 +17,7 @@ from fairshot.benchmarks.stream import StreamSettings
 from fairshot.errors import UserError, did_you_mean
 from fairshot.methods import baseline, method_named, methods
 from fairshot.methods.method import MethodSettings
-from fairshot.methods.own import KEPT, MARK, class_to_name, load_own
+from fairshot.methods.own import KEPT, MARK, class_named, class_to_name, load_own, loaded_own
 from fairshot.models.embedder import ModelSettings
 from fairshot.settings import Settings, explain
 from fairshot.training.loop import TrainingSettings
@@ -109,6 +110,26 @@ def load_recipe(source: str, overrides: Iterable[str] = (), seed: int | None = N
     return check_recipe(content)
 
 
+def read_recipe(path: Path) -> Recipe:
+    """Read the recipe that a run has left.
+
+    Unlike `load_recipe` it runs no code that the recipe names: whoever looks at a run, which may come from
+    anywhere, has not asked for that.
+    """
+    content = _parse(_read(str(path)), str(path))
+    _look_beside(str(path), content)
+    name = _method_name(content)
+    known = loaded_own(name) if MARK in name else None
+    if known is not None:
+        content["method"]["name"] = known.name
+    elif MARK in name or (name not in methods() and class_named(path.parent / KEPT, name)):
+        raise UserError(
+            f"{path}: {name} is a method from a file of its own, and reading a run runs no code; this is "
+            "possible only where the command names that file too: fairshot run BENCHMARK/file.py:Class"
+        )
+    return check_recipe(content)
+
+
 def check_recipe(content: Mapping[str, Any]) -> Recipe:
     """Turn plain values into a recipe; each key that cannot be used is named."""
     try:
@@ -131,16 +152,21 @@ def check_recipe(content: Mapping[str, Any]) -> Recipe:
 
 def _settings_of_method(content: Mapping[str, Any]) -> dict[str, type[Settings]]:
     """Return the settings that the section of the method may hold, if it names one that we know."""
-    section = content.get("method")
-    named = methods().get(str(section.get("name"))) if isinstance(section, dict) else None
+    named = methods().get(_method_name(content))
     return {} if named is None else {"method": named.Settings}
+
+
+def _method_name(content: Mapping[str, Any]) -> str:
+    section = content.get("method")
+    name = section.get("name") if isinstance(section, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def _look_beside(source: str, content: dict[str, Any]) -> None:
     """Take the file of a method of one's own that a recipe names as lying beside it."""
-    section = content.get("method")
-    if isinstance(section, dict) and MARK in str(section.get("name")):
-        section["name"] = str(Path(source).parent / section["name"])
+    name = _method_name(content)
+    if MARK in name:
+        content["method"]["name"] = str(Path(source).parent / name)
 
 
 def _load_own_method(source: str, content: dict[str, Any]) -> None:
@@ -148,16 +174,14 @@ def _load_own_method(source: str, content: dict[str, Any]) -> None:
 
     A run's recipe has the name alone, and its code is not run unasked: say how to ask for it.
     """
-    section = content.get("method")
-    name = str(section.get("name")) if isinstance(section, dict) else ""
-    kept = Path(source).parent / KEPT
+    name, kept = _method_name(content), Path(source).parent / KEPT
     if MARK in name:
-        content["method"] = {**content["method"], "name": load_own(name).name}
-    elif name and name not in methods() and kept.is_file():
-        named = class_to_name(str(kept))
+        content["method"]["name"] = load_own(name).name
+    elif name not in methods() and (kind := class_named(kept, name)):
+        named = shlex.quote(f"method.name={kept}:{kind}")
         raise UserError(
             f"method.name: {name!r} is a method of your own, of which the run kept the file; write name: "
-            f"{Path(named).name} into {source}, or add --set method.name={named}"
+            f"{KEPT}:{kind} into {source}, or add --set {named}"
         )
 
 

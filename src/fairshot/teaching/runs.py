@@ -22,7 +22,7 @@ from fairshot.evaluation.experiment import (
     remembered_pictures,
 )
 from fairshot.evaluation.result import Result
-from fairshot.evaluation.run_folder import MODEL, RECIPE, command_on_base
+from fairshot.evaluation.run_folder import MODEL, command_on_base, recipe_of
 from fairshot.methods import method_named
 from fairshot.methods.skeleton import Skeleton, SkeletonSettings
 from fairshot.methods.sss import SSS, SSSSettings
@@ -48,7 +48,7 @@ def found_on_run(
     """
     run = Path(run)
     result = Result.read(run)
-    recipe = load_recipe(str(run / RECIPE))
+    recipe = recipe_of(run)
     _refuse_other_rules(run, recipe, data)
     method = _restored(run, recipe, len(result.sessions[0]))
     benchmark = OWN_PICTURES if had_own_pictures(run) else recipe.benchmark.name
