@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,8 +13,12 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from commands import fairshot
+from fairshot.errors import UserError
+from fairshot.evaluation.experiment import Place, load_pictures
 from fairshot.evaluation.result import Result
+from fairshot.recipes import load_recipe
 from fairshot.teaching import Store, found_on_run
+from fairshot.training.hardware import choose_hardware
 
 TINY = [
     *("--set", "model.backbone=tiny", "--set", "model.size=16", "--set", "model.resize=16"),
@@ -141,6 +146,20 @@ def test_a_store_finds_the_pictures_of_its_run_or_is_refused(photos, tmp_path):
         assert not any(store.thumbnails(info.name) for info in store.classes())
     elsewhere = fairshot(tmp_path, "new", "third", "--from", "one", "--data", "moved")
     assert elsewhere.process.exitcode == 0, elsewhere.stderr
+
+
+@pytest.mark.parametrize("name", ["folder/ncm", "doodles/ncm"])
+def test_a_run_on_own_pictures_goes_on_with_them_whatever_its_recipe_was_made_for(photos, tmp_path, name):
+    recipe = load_recipe(name, ["benchmark.base_classes=4", "benchmark.way=1", "benchmark.sessions=2"])
+    place = Place(tmp_path, choose_hardware("cpu"), photos=photos)
+    stream, split = load_pictures(recipe, place)
+    split.write(tmp_path)
+    again, _ = load_pictures(recipe, replace(place, photos=None))
+    assert again.benchmark == "photos"
+    assert again.base.train.sha256() == stream.base.train.sha256()
+    split.model_copy(update={"photos": None}).write(tmp_path)  # as earlier versions left it
+    with pytest.raises(UserError, match="was on own pictures; say where they lie with --data"):
+        load_pictures(recipe, replace(place, photos=None))
 
 
 def test_a_base_session_is_taken_over_with_its_images_and_no_others(photos, tmp_path):

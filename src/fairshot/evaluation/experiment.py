@@ -111,9 +111,11 @@ def find_pictures(
     recipe: Recipe, root: Path | None, photos: Path | None, earlier: Path | None, reporter: Reporter
 ) -> tuple[Stream, Split | None]:
     """Load a benchmark; or own pictures, split as an earlier run did, or by the recipe."""
-    if photos is None and recipe.benchmark.name == OWN_PICTURES:
+    if photos is None and earlier is not None:
         photos = remembered_pictures(earlier)
     if photos is None:
+        if recipe.benchmark.name == OWN_PICTURES:
+            raise UserError("benchmark.name: this recipe is for own pictures; say where they lie with --data")
         return load_stream(recipe.benchmark.name, recipe.benchmark, root, reporter), None
     resize = Resize(own_pictures_side(recipe.model), enlarge=False)
     if earlier is None:
@@ -123,11 +125,11 @@ def find_pictures(
     return replay_folder(photos, split, reporter, resize), split.lying_in(photos)
 
 
-def remembered_pictures(earlier: Path | None) -> Path:
+def remembered_pictures(earlier: Path) -> Path:
     """Return the folder of own pictures that an earlier run, or its split, remembers."""
-    photos = None if earlier is None else Split.read(earlier).photos
+    photos = Split.read(earlier).photos
     if photos is None:
-        raise UserError("benchmark.name: this recipe is for own pictures; say where they lie with --data")
+        raise UserError(f"{earlier} was on own pictures; say where they lie with --data")
     if not Path(photos).is_dir():
         raise UserError(f"the pictures of {earlier} lay in {photos}; say where they lie now with --data")
     return Path(photos)

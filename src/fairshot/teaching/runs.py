@@ -103,7 +103,7 @@ def _stream(run: Path, recipe: Recipe, data: Path | None, reporter: Reporter) ->
     """Load the images of a run: a benchmark, or own pictures in the split that the run drew."""
     try:
         if had_own_pictures(run):
-            return find_pictures(recipe, None, data or remembered_pictures(run), run, reporter)[0]
+            return find_pictures(recipe, None, data, run, reporter)[0]
         return find_pictures(recipe, data, None, None, reporter)[0]
     except UserError as problem:
         raise UserError(
