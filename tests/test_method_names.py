@@ -8,12 +8,12 @@ import pytest
 
 import fairshot
 from fairshot.methods import methods
-from fairshot.recipes.recipe import OWN_METHOD
+from fairshot.recipes.recipe import DEFAULT_METHOD
 
 PACKAGE = Path(fairshot.__file__).parent
 # What is made of the package's own method: its estimator, the store that is taught, the choice of its gate,
 # attacks on its Calibration.
-OF_OWN_METHOD = ("estimator.py", "teaching/", "cli/curves.py", "evaluation/poisoning.py", "cli/poison.py")
+OF_DEFAULT_METHOD = ("estimator.py", "teaching/", "cli/curves.py", "evaluation/poisoning.py", "cli/poison.py")
 
 
 def mentions(source: str) -> Iterator[tuple[str, str]]:
@@ -40,7 +40,7 @@ def test_a_method_is_named_in_its_own_file_alone():
         file = path.relative_to(PACKAGE).as_posix()
         for name, how in mentions(path.read_text(encoding="utf-8")):
             of_its_own = file in (f"methods/{name}.py", "recipes/recipe.py")
-            made_of_it = name == OWN_METHOD and how == "imported" and file.startswith(OF_OWN_METHOD)
+            made_of_it = name == DEFAULT_METHOD and how == "imported" and file.startswith(OF_DEFAULT_METHOD)
             if not of_its_own and not made_of_it:
                 found.append(f"{file}: {name} is {how}")
     assert not found

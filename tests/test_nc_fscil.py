@@ -4,9 +4,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from fairshot.errors import UserError
-from fairshot.methods.nc_fscil import DotRegression, balanced, dot_regression, simplex
+from fairshot.methods.nc_fscil import DotRegression, NCFSCILSettings, balanced, dot_regression, simplex
 from toys import after_base, fit_toy, toy_method, toy_stream
 
 
@@ -82,6 +83,12 @@ def plain_blend(one, other, weight, choice, row, column, mixed_share, cut_share)
             else:
                 kept += 1
     return blend, kept / size**2
+
+
+def test_shares_of_more_images_than_there_are_are_refused():
+    with pytest.raises(ValidationError, match=r"at most 1 together, got 0\.7 and 0\.4"):
+        NCFSCILSettings(mixed_share=0.7)
+    assert NCFSCILSettings(mixed_share=0.6, cut_share=0.4)
 
 
 def test_a_cut_box_has_the_area_that_was_drawn_and_stays_in_its_place():

@@ -237,7 +237,12 @@ def test_a_run_on_the_base_session_of_another_lacks_no_training_and_cores_are_to
 
 @pytest.mark.parametrize(
     ("command", "whose"),
-    [("run a --base='b c'", "b c"), ("run --base b", "b"), ("ablate components", "another run")],
+    [
+        ("run a --base='b c'", "b c"),
+        ("run --base b", "b"),
+        ("ablate components", "another run"),
+        ("run # Ann's --base b", "b"),
+    ],
 )
 def test_whose_base_session_was_taken_over_is_read_from_the_command(tmp_path, command, whose):
     result = make_result("sss", sizes=(5,)).model_copy(update={"command": f"fairshot {command}"})
@@ -273,7 +278,7 @@ def test_folders_of_the_same_name_with_other_pictures_are_two_chapters(tmp_path)
         write_run(tmp_path / name, result.model_copy(update={"pictures": pictures}), features=False)
     text = write_report([tmp_path]).read_text()
     assert re.findall("<h2>(.*)</h2>", text) == ["photos #1", "photos #2"]
-    assert text.count("another folder of the same name holds others") == 2
+    assert text.count("runs on other pictures in a folder of this name") == 2
     assert "mean of seeds" not in text
     assert "<h1>ncm on photos</h1>" in text
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-from typing import cast
+from typing import Self, cast
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
@@ -31,6 +31,15 @@ class NCFSCILSettings(MethodSettings):
     cut_share: Share = 0.4  # of them have a box cut out and filled from another
     steps: int = Field(100, ge=1)  # of fine-tuning in a session
     learning_rate: float = Field(0.25, gt=0)  # of fine-tuning
+
+    @model_validator(mode="after")
+    def _shares_fit(self) -> Self:
+        if self.mixed_share + self.cut_share > 1:
+            raise ValueError(
+                "no image is mixed and cut, so that mixed_share and cut_share are at most 1 together, got "
+                f"{self.mixed_share} and {self.cut_share}"
+            )
+        return self
 
 
 def simplex(classes: int, width: int) -> Tensor:

@@ -23,7 +23,7 @@ from fairshot.settings import Settings, explain
 from fairshot.training.loop import TrainingSettings
 from fairshot.training.views import ViewSettings
 
-OWN_METHOD = "sss"  # the one that is run where none is named
+DEFAULT_METHOD = "sss"  # the one that is run where none is named
 
 
 class BenchmarkSettings(StreamSettings):
@@ -82,7 +82,7 @@ def recipe_names() -> list[str]:
 
 def default_recipe(benchmark: str) -> str:
     """Return the name of the recipe for a benchmark when no method is named."""
-    return f"{benchmark}/{OWN_METHOD}"
+    return f"{benchmark}/{DEFAULT_METHOD}"
 
 
 def load_recipe(source: str, overrides: Iterable[str] = (), seed: int | None = None) -> Recipe:
@@ -139,7 +139,7 @@ def check_recipe(content: Mapping[str, Any]) -> Recipe:
     options = dict(sections.method)
     name = options.pop("name", None)
     if not isinstance(name, str):
-        raise UserError(f"method.name: missing; a recipe names its method, for example {OWN_METHOD}")
+        raise UserError(f"method.name: missing; a recipe names its method, for example {DEFAULT_METHOD}")
     expected = method_named(name).Settings
     try:
         method = expected.model_validate(options)

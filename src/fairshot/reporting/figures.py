@@ -123,7 +123,7 @@ def overall_per_session(groups: Sequence[Group], rows: Sequence[PublishedRow] = 
         axes.set(xlabel="session", ylabel="overall accuracy (%)")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.margins(x=0.03, y=0.06)
-        label_line_ends(axes, ends, gap=17 / height)
+        label_line_ends(axes, ends, gap=17 / height)  # as far apart in print, however tall the figure
         return figure
 
 

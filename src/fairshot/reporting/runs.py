@@ -95,7 +95,11 @@ class Run:
         """Whose base session the run took over, as its command names it; nothing if it trained its own."""
         if self.trained or self.result is None:
             return ""
-        words = [part for word in shlex.split(self.result.command) for part in word.split("=", 1)]
+        try:
+            words = shlex.split(self.result.command)
+        except ValueError:  # somebody wrote it by hand
+            words = self.result.command.split()
+        words = [part for word in words for part in word.split("=", 1)]
         return next((after for word, after in pairwise(words) if word == "--base"), "another run")
 
     @property
