@@ -136,8 +136,8 @@ class NCFSCIL(ReadoutSkeleton[NCFSCILSettings]):
     The classifier is a simplex equiangular tight frame with a vertex for every class there will be; it
     never changes, and the features are drawn to it. A session fine-tunes a neck behind the frozen
     backbone on the shots and on one mean feature of every known class, all classes with the same weight.
-    The nearest vertex answers. (Its authors also blend outputs of the neck while it is tuned; on
-    pseudo-novel classes of doodles that was no better, and is left out.)
+    The nearest vertex answers. (Its authors also blend outputs of the neck while it is tuned, which is left
+    out here.)
     Needs to know in advance: the number of classes to come. Stores: one mean feature a class. Costs at
     test time: one pass, and fine-tuning in every session.
     """
