@@ -328,7 +328,7 @@ def panels(results):
     labels = np.repeat(np.arange(12), 10)
     found = []
     for place, group in enumerate(group_results(results)):
-        g = np.abs(rng.standard_normal((120, 8)) + labels[:, None] % 4).astype(np.float32)
+        g = np.abs(rng.standard_normal((120, 2, 8)) + labels[:, None, None] % 4).astype(np.float32)
         found.append(featurefigures.Featured(group, place, Features(g, labels, 6)))
     return found
 
@@ -345,8 +345,8 @@ def test_what_occupancy_means_for_novel_classes_is_read_from_the_runs(lit, best,
     labels, panels = np.arange(7), []
     for place, method in enumerate(("ncm", "sss")):
         result = make_result(method, sizes=(5, 2), novel=0.9 if method == best else 0.1)
-        g = np.zeros((len(labels), 16), np.float32)
-        g[:, : lit[place]] = 1
+        g = np.zeros((len(labels), 1, 16), np.float32)
+        g[..., : lit[place]] = 1
         (group,) = group_results([result])
         panels.append(featurefigures.Featured(group, place, Features(g, labels, 5)))
     caption = featurefigures.occupancy_caption(panels)
@@ -368,9 +368,9 @@ def test_occupancy_bars_are_sums_of_normalised_features(panels):
     for panel in panels:
         for kind in (True, False):
             sums = []
-            for vector, label in zip(panel.features.g.tolist(), panel.features.labels, strict=True):
+            for views, label in zip(panel.features.g.tolist(), panel.features.labels, strict=True):
                 if (label < 6) == kind:
-                    sums.append(sum(vector) / sum(value**2 for value in vector) ** 0.5)
+                    sums += [sum(vector) / sum(value**2 for value in vector) ** 0.5 for vector in views]
             want.append(sum(sums) / len(sums))
     assert bars == pytest.approx(want, rel=1e-5)
 
@@ -379,7 +379,7 @@ def test_heat_map_shows_normalised_features_base_first(panels):
     figure = featurefigures.heat_map(panels)
     assert_has_data(figure)
     shown = np.asarray(figure.axes[0].images[0].get_array())
-    g = panels[0].features.g
+    g = panels[0].features.g[:, 0]
     np.testing.assert_allclose(shown, g / np.linalg.norm(g, axis=1, keepdims=True), rtol=1e-5)
     assert figure.axes[0].get_gid() == method_name(0)
 
@@ -395,7 +395,7 @@ def test_tsne_is_seeded_and_shows_base_and_five_novel_classes(panels):
 
 def test_shown_images_are_at_most_so_many():
     labels = np.repeat(np.arange(100), 100)
-    features = Features(np.ones((10000, 2), np.float32), labels, 60)
+    features = Features(np.ones((10000, 1, 2), np.float32), labels, 60)
     chosen = featurefigures.shown_images(features)
     assert len(chosen) <= 1500
     assert len(set(labels[chosen])) == 65

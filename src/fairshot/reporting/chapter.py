@@ -86,6 +86,11 @@ class Chapter:
         return {group.label: method_name(place) for place, group in enumerate(self.groups)}
 
     @property
+    def has_namesake(self) -> bool:
+        """Whether another chapter has the pictures of another folder of the same name."""
+        return self.name.startswith(f"{self.groups[0].benchmark} #")
+
+    @property
     def many(self) -> bool:
         """Whether the page folds up what it shows of each method, so that the comparison stays in sight."""
         return len(self.groups) > MOST_UNFOLDED

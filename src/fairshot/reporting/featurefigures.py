@@ -40,12 +40,12 @@ class Featured:
     @property
     def normalised(self) -> Floats:
         """G of the plain view, of length 1."""
-        return normalised(self.features.g)
+        return normalised(self.features.g[:, 0])
 
     @property
     def occupancies(self) -> Floats:
-        """FMO of each image, by g of the plain view."""
-        values: Floats = feature_mapping_occupancy(torch.from_numpy(self.features.g)[:, None]).numpy()
+        """FMO of each image, averaged over its views."""
+        values: Floats = feature_mapping_occupancy(torch.from_numpy(self.features.g)).numpy()
         return values
 
     @property

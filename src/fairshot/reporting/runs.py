@@ -37,7 +37,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Features:
-    """Transferable features g (N, d) of the test images as they are, not flipped; classes in stream order."""
+    """Transferable features g (N, V, d) of the test images, the plain view first; classes in stream order."""
 
     g: Floats
     labels: NDArray[np.int64]
@@ -237,8 +237,8 @@ def _read_features(path: Path, only_look: bool = False) -> Features:
         shape = g.get_shape()
         if len(shape) != 3 or shape[0] != len(labels) or len(labels) == 0:
             raise ValueError(f"g is {shape} for {len(labels)} labels, not (images, views, features)")
-        plain = g[:1, :1] if only_look else g[:, :1]
-    return Features(plain[:, 0].astype(np.float32), labels, base_classes)
+        views = g[:1] if only_look else g[:]
+    return Features(views.astype(np.float32), labels, base_classes)
 
 
 def _read_training(path: Path) -> dict[str, NDArray[np.float64]]:
