@@ -216,11 +216,13 @@ def test_missing_pieces_are_named(tmp_path):
     assert "/broken: training.csv cannot be read: could not convert" in text
     assert "/broken: tradeoff.json cannot be read" in text
     assert "t-SNE, heat map and FMO cannot be drawn" in text
+    assert "shades are the deviation" not in text  # of a single seed each
+    assert "fairshot tradeoff RUN" in text
     assert "/tuning" not in text
 
 
 def test_a_run_on_the_base_session_of_another_lacks_no_training_and_cores_are_told_once(tmp_path):
-    runs = {"own": ("", "NVIDIA H200"), "taken": (" --base runs/own", "x86_64 CPU, 2 cores, 1 threads")}
+    runs = {"own": ("", "NVIDIA H200"), "taken": (" --base runs/own", "x86_64 CPU, 2 cores, 2 threads")}
     for name, (extra, device) in runs.items():
         result = make_result("sss", sizes=(5,), recipe={"name": name})
         result.command += extra
@@ -231,7 +233,7 @@ def test_a_run_on_the_base_session_of_another_lacks_no_training_and_cores_are_to
     assert "training.csv cannot be read" not in text
     assert text.count("no training of its own") == 1
     assert "session taken over from <code>runs/own</code>" in text
-    assert "<dd>x86_64 CPU, 2 cores, 1 threads</dd>" in text
+    assert "<dd>x86_64 CPU, 2 cores, 2 threads</dd>" in text
     assert "<dd>NVIDIA H200, 2 CPU cores</dd>" in text
 
 

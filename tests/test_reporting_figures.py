@@ -15,6 +15,7 @@ from fairshot.reporting.figures import (
     imbalance,
     method_styles,
     overall_per_session,
+    shows_diagonal,
     trade_off,
     write_figures,
 )
@@ -155,6 +156,12 @@ def test_trade_off_path_is_base_against_novel(results):
     path = line(figure.axes[0], "ncm")
     np.testing.assert_allclose(path.get_xdata(), [s.base for s in sessions])
     np.testing.assert_allclose(path.get_ydata(), [s.inc for s in sessions])
+
+
+@pytest.mark.parametrize(("novel", "in_sight"), [(0.8, True), (0.1, False)])
+def test_the_diagonal_is_spoken_of_where_it_can_be_seen(novel, in_sight):
+    groups = group_results([make_result(base=0.8, novel=novel, per_class=200)])
+    assert shows_diagonal(trade_off(groups)) == in_sight
 
 
 @pytest.mark.parametrize(("base", "novel"), [(1.0, 1.0), (0.0, 0.0), (1.0, 0.0), (0.3, 0.3)])

@@ -230,6 +230,12 @@ def trade_off(groups: Sequence[Group]) -> Figure:
         return figure
 
 
+def shows_diagonal(trade_off: Figure) -> bool:
+    """Whether the line of equal base and novel accuracy crosses the part that is shown."""
+    (left, right), (bottom, top) = trade_off.axes[0].get_xlim(), trade_off.axes[0].get_ylim()
+    return max(left, bottom) < min(right, top)
+
+
 def _tens(values: NDArray[np.float64]) -> tuple[float, float]:
     """Return the multiples of ten around accuracies, which do not touch them unless they are 0 or 100."""
     low = max(0, 10 * math.floor(values.min() / 10 - 0.1))

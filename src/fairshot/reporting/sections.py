@@ -43,14 +43,16 @@ def comparison(groups: Sequence[Group], rows: Sequence[PublishedRow], studio: St
     if groups[0].session_count == 1:
         return plates
     told = " ".join(f"{group.label}: {_told(group, BASE)} {_told(group, INC)}" for group in groups)
+    trade_off = figures.trade_off(groups)
+    diagonal = "On the dashed diagonal base and novel classes are treated alike; thin "
     plates.append(
         studio.plate(
             "trade-off",
-            figures.trade_off(groups),
+            trade_off,
             "Novel against base accuracy",
             f"Each method's path from session 1 to the last: novel against base accuracy. {told}",
-            "On the dashed diagonal, where it is in sight, base and novel classes are treated alike; thin "
-            "curves join points of equal harmonic mean. Up and to the right is better.",
+            (diagonal if figures.shows_diagonal(trade_off) else "Thin ")
+            + "curves join points of equal harmonic mean. Up and to the right is better.",
         )
     )
     plates.append(

@@ -46,7 +46,8 @@ def describe_device(fabric: Fabric) -> str:
     if fabric.device.type == "cuda":
         return torch.cuda.get_device_name(fabric.device)
     name = platform.processor() or platform.machine()
-    return f"{name} CPU, {os.cpu_count()} cores, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{name} CPU, {os.cpu_count()} cores, {threads} thread{'s' * (threads > 1)}"
 
 
 def synchronise(fabric: Fabric) -> None:
