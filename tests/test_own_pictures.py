@@ -127,7 +127,10 @@ def test_a_store_finds_the_pictures_of_its_run_or_is_refused(photos, tmp_path):
     assert ran.process.exitcode == 0, ran.stderr
     made = fairshot(tmp_path, "new", "shop", "--from", "one")
     assert made.process.exitcode == 0, made.stderr
+    later = Result.read(tmp_path / "one").class_names[4:]
+    assert f"taught from the shots of the run's sessions: {', '.join(later)}\n" in made.stdout
     with Store(tmp_path / "shop") as store:
+        assert {info.name for info in store.classes()} == set(COLOURS)
         assert all(store.thumbnails(info.name) for info in store.classes())
     photos.rename(tmp_path / "moved")
     for given, problem in [
@@ -141,6 +144,9 @@ def test_a_store_finds_the_pictures_of_its_run_or_is_refused(photos, tmp_path):
         assert not (tmp_path / "other").exists()
     bare = fairshot(tmp_path, "new", "other", "--from", "one", "--without-images")
     assert bare.process.exitcode == 0, bare.stderr
+    assert (
+        f"in its sessions: {', '.join(later)}\nto add one: fairshot teach other NAME PHOTOS\n" in bare.stdout
+    )
     with Store(tmp_path / "other") as store:
         assert store.classes()
         assert not any(store.thumbnails(info.name) for info in store.classes())

@@ -169,8 +169,9 @@ def test_store_from_a_run_on_own_pictures(tmp_path: Path, recipe_name: str) -> N
     fairshot("new", tmp_path / "blind", "--from", tmp_path / "run", "--without-images")
     fairshot("new", tmp_path / "store", "--from", tmp_path / "run")
     with Store(tmp_path / "blind") as blind, Store(tmp_path / "store") as store:
-        assert store.snapshot().names == blind.snapshot().names
-        assert all(name.startswith("class ") for name in store.snapshot().names)
+        base = [info.name for info in store.classes() if info.base]
+        assert base == blind.snapshot().names
+        assert sorted(store.snapshot().names) == [f"class {number}" for number in range(5)]
         assert not blind.base_samples().classes
         assert store.base_samples().classes
         for each in (blind, store):
@@ -179,8 +180,37 @@ def test_store_from_a_run_on_own_pictures(tmp_path: Path, recipe_name: str) -> N
 
 def test_a_new_store_tells_how_far_it_is(tmp_path: Path, trained: Path) -> None:
     told = fairshot("new", tmp_path / "store", "--from", trained)
-    for work in ("embedding samples", "embedding", "filling in base classes", "rehearsing sessions"):
+    for work in (
+        "embedding samples",
+        "embedding shots",
+        "embedding",
+        "filling in base classes",
+        "rehearsing sessions",
+    ):
         assert told.count(f"new store {work}: done in") == 1
+
+
+def test_a_new_store_says_which_classes_of_the_run_it_has(tmp_path: Path, trained: Path) -> None:
+    names = load_stream("doodles", load_recipe(str(trained / "recipe.yaml")).benchmark).class_names
+    later = ", ".join(names[5:])
+    told = fairshot("new", tmp_path / "base", "--from", trained)
+    assert f"left out, because the run learnt them in its sessions: {later}\n" in told
+    assert f"to add one: fairshot teach {tmp_path / 'base'} NAME PHOTOS, or make the store with" in told
+    told = fairshot("new", tmp_path / "all", "--from", trained, "--sessions")
+    assert f"taught from the shots of the run's sessions: {later}\n" in told
+    assert "left out" not in told
+    with Store(tmp_path / "all") as store, Store(tmp_path / "base") as fewer:
+        assert [info.name for info in store.classes() if info.base] == list(names[:5])
+        assert {info.name: info.photos for info in store.classes() if not info.base} == dict.fromkeys(
+            names[5:], 5
+        )
+        for _ in names[5:]:
+            store.undo()
+        assert store.digest() == fewer.digest()
+    refused = CliRunner().invoke(
+        app, ["new", str(tmp_path / "no"), "--from", str(trained), "--sessions", "--without-images"]
+    )
+    assert str(refused.exception) == "give either --sessions or --without-images"
 
 
 def test_images_of_base_classes_are_embedded_once(

@@ -22,6 +22,7 @@ from fairshot.teaching.doodle_files import write_doodles
 if TYPE_CHECKING:
     from fairshot.teaching import Store
     from fairshot.teaching.evaluating import LabelledFeatures
+    from fairshot.teaching.founding import Founding
     from fairshot.teaching.lessons import Lesson
 
 StoreFolder = Annotated[Path, typer.Argument(metavar="STORE", help="The folder of the store.")]
@@ -63,6 +64,15 @@ WithoutImages = Annotated[
         "learns what is unknown from the photos it is taught alone.",
     ),
 ]
+Sessions = Annotated[
+    bool | None,
+    typer.Option(
+        "--sessions/--base-only",
+        help="With --from: teach it the classes of the run's sessions too, or leave them out. If not given, "
+        "they are taught if the run was on own pictures.",
+        show_default=False,
+    ),
+]
 
 
 def new_command(
@@ -74,6 +84,7 @@ def new_command(
     epochs: Epochs = 10,
     data: RunData = None,
     without_images: WithoutImages = False,
+    sessions: Sessions = None,
 ) -> None:
     """Make a store, on a trained run or on a backbone."""
     reporter = ConsoleReporter("new store")
@@ -81,23 +92,41 @@ def new_command(
         raise UserError("give either --from RUN or --backbone NAME")
     if run is not None and (weights or base):
         raise UserError(f"{'--weights' if weights else '--base'} goes with --backbone, and --from was given")
-    if backbone is not None and (data or without_images):
-        wrong = "--data" if data else "--without-images"
+    only_from = {"--data": data, "--without-images": without_images, "--sessions": sessions is not None}
+    wrong = next((option for option, given in only_from.items() if given), None)
+    if backbone is not None and wrong:
         raise UserError(f"{wrong} goes with --from, and --backbone was given")
-    if data and without_images:
-        raise UserError("give either --data or --without-images")
+    if without_images and (data or sessions):
+        raise UserError(f"give either {'--data' if data else '--sessions'} or --without-images")
     from fairshot.teaching import check_free, create_store, found_on_backbone, found_on_run
 
     check_free(store)
     if run is not None:
-        founding = found_on_run(run, data, reporter, without_images)
+        founding = found_on_run(run, data, reporter, without_images, sessions)
     else:
         assert backbone is not None
         founding = found_on_backbone(backbone, weights, base, epochs, reporter)
     with create_store(store, founding, reporter) as made:
         count = len(made.classes())
         _say(f"{store}: a store of {count} classes" if count else f"{store}: a store without classes yet")
+        _tell_sessions(founding, store, without_images)
         _say(f"confidence and unknown: {made.snapshot().confidence.source}")
+
+
+def _tell_sessions(founding: Founding, store: Path, without_images: bool) -> None:
+    """Say which classes of the run were taught too, or are missing and how to add them."""
+    if founding.lessons:
+        _say(f"taught from the shots of the run's sessions: {_some(founding.lessons)}")
+    if founding.left_out:
+        again = "" if without_images else ", or make the store with --sessions"
+        _say(f"left out, because the run learnt them in its sessions: {_some(founding.left_out)}")
+        _say(f"to add one: fairshot teach {store} NAME PHOTOS{again}")
+
+
+def _some(names: Iterable[str], at_most: int = 10) -> str:
+    """List names, the first of them if they are many."""
+    first, more = list(names)[:at_most], len(list(names)) - at_most
+    return ", ".join(first) + (f" and {more} more" if more > 0 else "")
 
 
 def teach_command(

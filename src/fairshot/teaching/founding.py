@@ -47,6 +47,8 @@ class Founding:
     gamma: float = 0.0  # strength of Resistance; 0: none
     calibration: CalibrationSettings = field(default_factory=CalibrationSettings)  # of `adapt`
     confidence: Confidence = field(default_factory=Confidence)
+    lessons: dict[str, list[Photo]] = field(default_factory=dict)  # classes it is taught at once, in order
+    left_out: tuple[str, ...] = ()  # classes that were learnt after the base session, and are not taught
     origin: dict[str, Any] = field(default_factory=dict)  # for the history
 
 
@@ -68,6 +70,9 @@ def create_store(folder: str | Path, founding: Founding, reporter: Reporter = SI
         with transaction(connection):
             _fill(connection, founding, reporter)
         connection.close()
+        with Store(temporary) as store:
+            for name, photos in founding.lessons.items():
+                store.teach_embedded(name, photos)
         temporary.chmod(0o755)
         os.replace(temporary, folder)
     except BaseException:

@@ -1,4 +1,4 @@
-"""A store from a trained run: its embedder and its base classes, as the run's own test met them."""
+"""A store from a trained run: its embedder and its classes, as the run's own test met them."""
 
 from __future__ import annotations
 
@@ -39,9 +39,16 @@ Supported = SSS | Skeleton[SkeletonSettings]
 
 
 def found_on_run(
-    run: str | Path, data: Path | None = None, reporter: Reporter = SILENT, without_images: bool = False
+    run: str | Path,
+    data: Path | None = None,
+    reporter: Reporter = SILENT,
+    without_images: bool = False,
+    sessions: bool | None = None,
 ) -> Founding:
-    """Take over the embedder and the base classes of a finished run.
+    """Take over the embedder and the base classes of a finished run, and with `sessions` the others too.
+
+    Without a word on `sessions`, those of a run on own pictures are taught, whose owner expects to find all
+    classes; a benchmark's are left for trying what a lesson does.
 
     Some images of each base class are kept too, and confidence is chosen on images the network was not
     trained on. They are looked for where the run found them, or in `data`; `without_images` does without.
@@ -51,22 +58,30 @@ def found_on_run(
     recipe = recipe_of(run)
     _refuse_other_rules(run, recipe, data)
     method = _restored(run, recipe, len(result.sessions[0]))
-    benchmark = OWN_PICTURES if had_own_pictures(run) else recipe.benchmark.name
+    own = had_own_pictures(run)
+    benchmark = OWN_PICTURES if own else recipe.benchmark.name
     origin = {"run": str(run), "method": recipe.method_name, "benchmark": benchmark}
     if without_images:
         return _founding(method, result.class_names, origin)
-    return found_on_method(method, _stream(run, recipe, data, reporter), origin, reporter)
+    stream = _stream(run, recipe, data, reporter)
+    return found_on_method(method, stream, origin, reporter, own if sessions is None else sessions)
 
 
 def found_on_method(
-    method: Supported, stream: Stream, origin: dict[str, Any], reporter: Reporter = SILENT
+    method: Supported,
+    stream: Stream,
+    origin: dict[str, Any],
+    reporter: Reporter = SILENT,
+    sessions: bool = False,
 ) -> Founding:
-    """Take over a method that knows the base session of a stream, and nothing more."""
+    """Take over a method that knows the base session of a stream; with `sessions` teach the others too."""
     founding = _founding(method, stream.class_names, origin)
     assert founding.base is not None
     samples = _samples(stream, founding.network, reporter)
     founding = replace(founding, base=replace(founding.base, samples=samples))
-    return replace(founding, confidence=_rehearse(founding, stream, reporter))
+    lessons = _lessons(stream, founding.network, reporter)
+    founding = replace(founding, confidence=_rehearse(founding, stream, lessons, reporter))
+    return replace(founding, lessons=lessons, left_out=()) if sessions else founding
 
 
 def _founding(method: Supported, names: list[str] | tuple[str, ...], origin: dict[str, Any]) -> Founding:
@@ -87,6 +102,7 @@ def _founding(method: Supported, names: list[str] | tuple[str, ...], origin: dic
             at_most=settings.at_most,
             drift=settings.drift,
         ),
+        left_out=tuple(names[method.base_classes :]),
         origin=origin,
     )
 
@@ -186,7 +202,21 @@ def _samples(stream: Stream, network: Network, reporter: Reporter) -> dict[int, 
     return samples
 
 
-def _rehearse(founding: Founding, stream: Stream, reporter: Reporter) -> Confidence:
+def _lessons(stream: Stream, network: Network, reporter: Reporter) -> dict[str, list[Photo]]:
+    """Return the shots of each class that came after the base session, by its name."""
+    lessons = {}
+    with reporter.track("embedding shots", len(stream.class_names) - stream.base_classes) as advance:
+        for session in stream.sessions[1:]:
+            for label in session.classes:
+                shots = network.preparation.pictures(list(_of_class(session.train, label)))
+                lessons[stream.class_names[label]] = network.embed_photos(shots)
+                advance()
+    return lessons
+
+
+def _rehearse(
+    founding: Founding, stream: Stream, lessons: dict[str, list[Photo]], reporter: Reporter
+) -> Confidence:
     """Choose confidence in a store that is taught the stream's own sessions and then thrown away.
 
     Held-out images are the first half of each base class's test images, and the shots of the sessions, each
@@ -206,7 +236,7 @@ def _rehearse(founding: Founding, stream: Stream, reporter: Reporter) -> Confide
         trials = [trials_of(store.snapshot(), features, names)]
         for session in stream.sessions[1:]:
             for label in session.classes:
-                store.teach(stream.class_names[label], list(_of_class(session.train, label)))
+                store.teach_embedded(stream.class_names[label], lessons[stream.class_names[label]])
             trials += [trials_of(store.snapshot(), features, names), store.left_out_trials()]
             advance()
     source = f"{len(names)} test images of base classes"
