@@ -108,6 +108,23 @@ def test_a_run_of_a_file_that_has_changed_since_is_not_taken_for_one_of_the_new_
     assert Result.read(tmp_path / "runs" / "doodles-gentle-seed0").confusions != earlier.confusions
 
 
+def test_a_comparison_shows_no_run_of_a_file_that_has_changed_since(tmp_path):
+    file, compare = tmp_path / "gentle.py", ("compare", "ncm", "gentle.py:Gentle", *BRIEF, "--out", "grid")
+    file.write_text(example())
+    assert fairshot(tmp_path, *compare).process.exitcode == 0
+    assert fairshot(tmp_path, *compare).stderr.count("finished already") == 2
+    file.write_text(example().replace("self.settings.advantage", "(100 * self.settings.advantage)"))
+    refused = fairshot(tmp_path, *compare)
+    assert refused.process.exitcode == 2
+    assert "gentle.py has changed since the run in grid/gentle-seed0 began" in refused.stderr
+    assert refused.stderr.count("finished already") == 1
+    assert "ncm" in refused.stdout
+    assert "gentle" not in refused.stdout
+    earlier = Result.read(tmp_path / "grid" / "gentle-seed0")
+    assert fairshot(tmp_path, *compare, "--fresh").process.exitcode == 0
+    assert Result.read(tmp_path / "grid" / "gentle-seed0").confusions != earlier.confusions
+
+
 def test_the_recipe_that_a_run_left_is_run_with_the_file_it_kept(tmp_path):
     (tmp_path / "gentle.py").write_text(example())
     assert fairshot(tmp_path, "run", "doodles/gentle.py:Gentle", "--out", "one", *BRIEF).process.exitcode == 0

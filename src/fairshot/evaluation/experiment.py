@@ -40,6 +40,7 @@ from fairshot.evaluation.run_folder import (
     TRAINING_COLUMNS,
     claimed,
     clear_run,
+    code_has_changed,
     recorded_recipe,
 )
 from fairshot.evaluation.sessions import Outcome, run_sessions
@@ -235,17 +236,17 @@ def _prepared(recipe: Recipe, place: Place) -> Iterator[None]:
                 "in this one with --fresh"
             )
         if own is not None and code is not None:
-            _keep_own_method(own, code, place.out)
+            _keep_own_method(recipe.method_name, code, place.out)
         yield
 
 
-def _keep_own_method(file: Path, code: bytes, out: Path) -> None:
+def _keep_own_method(name: str, code: bytes, out: Path) -> None:
     """Keep the file of a method of one's own, and refuse one that is no longer what began the run."""
     kept = out / OWN_METHOD
-    if kept.is_file() and kept.read_bytes() != code:
+    if code_has_changed(out, name):
         raise UserError(
-            f"{file} has changed since the run in {out} began (see {kept}); give another --out, or begin "
-            "anew in this one with --fresh"
+            f"{own_file(name)} has changed since the run in {out} began (see {kept}); give another --out, "
+            "or begin anew in this one with --fresh"
         )
     if not (out / RESULT).is_file():
         write_atomically(kept, code)

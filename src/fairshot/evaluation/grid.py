@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairshot.evaluation.run_folder import RESULT, recorded_recipe
+from fairshot.evaluation.run_folder import RESULT, code_has_changed, recorded_recipe
 from fairshot.recipes import Recipe, load_recipe
 
 
@@ -27,8 +27,10 @@ class Cell:
 
     @property
     def finished(self) -> bool:
-        """Whether this very recipe has left a result here."""
-        return (self.out / RESULT).is_file() and recorded_recipe(self.out) == self.recipe
+        """Whether this very recipe, and this very code of a method of one's own, has left a result here."""
+        if not (self.out / RESULT).is_file() or recorded_recipe(self.out) != self.recipe:
+            return False
+        return not code_has_changed(self.out, self.recipe.method_name)
 
 
 def plan(

@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 from fairshot.benchmarks.folder import FILE_NAME
 from fairshot.errors import UserError
 from fairshot.files import write_atomically
-from fairshot.methods.own import KEPT
+from fairshot.methods.own import KEPT, own_file
 from fairshot.recipes import Recipe, read_recipe
 
 RESULT = "result.json"
@@ -98,6 +98,12 @@ def command_on_base(
     for option, folder in (("--data", photos), ("--root", root)):
         command += [] if folder is None else [option, str(folder)]
     return shlex.join([*command, "--out", out])
+
+
+def code_has_changed(run: Path, method: str) -> bool:
+    """Whether a method of one's own is no longer the code that began a run, of which the run keeps a copy."""
+    own, kept = own_file(method), run / OWN_METHOD
+    return own is not None and kept.is_file() and kept.read_bytes() != own.read_bytes()
 
 
 def recorded_recipe(folder: Path) -> Recipe | None:
