@@ -33,6 +33,7 @@ TRADEOFF, TRADEOFF_PAGE = "tradeoff.json", "tradeoff.md"
 POISONING, POISONING_PAGE = "poisoning.json", "poisoning.md"
 PSEUDO_NOVEL = "pseudo-novel"  # the folder of the training on which the trade-off's gates are chosen
 TRIALS = "trials.json"  # of a search for settings, whose folder is not that of a run
+SEARCH, TRAININGS = "search.json", "trainings"  # what that search is asked for, and the networks it trains
 CLEARED = ".cleared"  # the name of the last call that has one and cleared the folder
 NAMED = 5  # runs or classes that a message names
 

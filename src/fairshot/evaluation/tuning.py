@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,23 @@ from fairshot.progress import SILENT, Reporter
 from fairshot.recipes import Recipe
 from fairshot.training.loop import Trainer
 
+MOST_NOVEL, MOST_HELD_OUT = 20, 50  # where nothing else is asked for
+
+
+def pseudo_sizes(stream: Stream, novel: int | None, held_out: int | None) -> tuple[int, int]:
+    """Return how many base classes play novel ones and how many images a class are held out.
+
+    What is not given fits the stream: a third of the base classes, in whole sessions, and a fifth of the
+    images of the smallest class.
+    """
+    way, shots = way_and_shots(stream)
+    if novel is None:
+        novel = max(way, min(stream.base_classes // 3, MOST_NOVEL) // way * way)
+    if held_out is None:
+        fewest = int(np.bincount(stream.base.train.labels, minlength=stream.base_classes).min())
+        held_out = max(1, min(fewest // 5, fewest - shots, MOST_HELD_OUT))
+    return novel, held_out
+
 
 def pseudo_stream(stream: Stream, novel: int, held_out: int, seed: int = 0) -> Stream:
     """Make a smaller stream from the base training images alone.
@@ -37,7 +54,8 @@ def pseudo_stream(stream: Stream, novel: int, held_out: int, seed: int = 0) -> S
     if not 0 < novel < stream.base_classes or novel % way:
         raise UserError(
             f"--novel: {novel} pseudo-novel classes in sessions of {way} cannot be taken from "
-            f"{stream.base_classes} base classes; give a multiple of the way below that number"
+            f"{stream.base_classes} base classes; give fewer than these, and a multiple of {way}: as many "
+            "classes as a session brings"
         )
     rng = np.random.default_rng([seed, 3])
     base_cast, novel_cast = cast_roles(stream, novel, rng)
@@ -84,7 +102,7 @@ class Trial:
     changes: Mapping[str, Any]
     recipe: Recipe
     metrics: Metrics
-    novel_only: float | None
+    novel_only: float  # average over the sessions
     seconds: float  # of training, shared by the trials that differ only in how they decide
 
 
@@ -94,13 +112,13 @@ def tune(
     fabric: Fabric,
     folder: Path,
     reporter: Reporter = SILENT,
-) -> list[Trial]:
-    """Try the points of a grid on a pseudo-novel stream.
+) -> Iterator[Trial]:
+    """Try the points of a grid on a pseudo-novel stream, one after the other.
 
     Points whose recipes differ only in settings of the decision share one training. Trainings keep
     checkpoints under `folder`, so that an interrupted search goes on; on other images each begins anew.
     """
-    trials, images = [], stream.base.train.sha256()
+    images = stream.base.train.sha256()
     learnt: dict[str, tuple[dict[str, Tensor], float]] = {}
     for changes, recipe in points:
         key = _training_key(recipe, images)
@@ -114,9 +132,10 @@ def tune(
         method.start_base(stream.base.train)
         outcome = run_sessions(method, stream)
         metrics = metrics_from_confusions(outcome.confusions, [len(one.classes) for one in stream.sessions])
-        trials.append(Trial(changes, recipe, metrics, outcome.novel_only[-1], seconds))
-        reporter.say(describe(trials[-1]))
-    return trials
+        novel_only = [value for value in outcome.novel_only if value is not None]
+        trial = Trial(changes, recipe, metrics, sum(novel_only) / len(novel_only), seconds)
+        reporter.say(describe(trial))
+        yield trial
 
 
 def describe(trial: Trial) -> str:
