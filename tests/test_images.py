@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fairshot.benchmarks.images import PIXEL_LIMIT, as_pictures, image_formats, read_image
+from fairshot.benchmarks.images import PIXEL_LIMIT, as_pictures, decode_image, image_formats, read_image
 from fairshot.errors import UserError
 
 RNG = np.random.default_rng(0)
@@ -108,8 +108,12 @@ def test_truncated_and_garbled_files_are_one_error_naming_the_file(tmp_path, suf
     ):
         path = tmp_path / f"broken{number}.{suffix}"
         path.write_bytes(broken)
-        with pytest.raises(UserError, match=path.name):
+        with pytest.raises(UserError, match=path.name) as refused:
             read_image(path)
+        assert str(refused.value).count(path.name) == 1
+        with pytest.raises(UserError, match=r"^7\.jpg: this file cannot be read as an image") as refused:
+            decode_image(broken, "7.jpg")
+        assert "0x" not in str(refused.value)  # nor where in memory it lies
 
 
 @pytest.fixture

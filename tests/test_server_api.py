@@ -148,6 +148,16 @@ def test_hostile_uploads_are_refused_without_a_trace(
     assert client.post("/api/predict", files=files("yak", 1, "images")).status_code == 200
 
 
+def test_a_file_that_is_no_image_is_called_by_its_name(client: TestClient) -> None:
+    sent = [("photos", ("1.png", GOOD)), ("photos", ("my cat.jpg", b"bad"))]
+    refused = client.post("/api/teach", data={"name": "cat"}, files=sent)
+    assert refused.status_code == 422
+    assert refused.json()["detail"].startswith(
+        "my cat.jpg: this file cannot be read as an image (it is damaged"
+    )
+    assert "BytesIO" not in refused.text
+
+
 @pytest.mark.parametrize(
     "name", ["", "  ", "../../etc/passwd", "..\\x", "/root", "a\0b", "unknown", "n" * 101]
 )

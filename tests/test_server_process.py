@@ -264,6 +264,8 @@ def test_a_person_draws_teaches_asks_and_undoes(servers: dict[str, Served], brow
     page = visit.page
     visit.open("Teach")
     page.locator("#name textarea, #name input").first.fill("ring")
+    page.locator("#add").click()
+    page.get_by_text("Draw something first").wait_for()
     for number in range(5):
         draw_ring(page, "#example", 0.25 + 0.03 * number)
         page.locator("#add").click()
@@ -314,6 +316,10 @@ def test_a_person_uploads_photos_and_names_are_only_text(
     visit.open("Ask")
     page.locator("#ask input[type=file]").first.set_input_files(paths[5])
     visit.shows("#answer .fs-verdict", name)
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    page.reload()
+    page.locator("#ask input[type=file]").first.set_input_files(tmp_path / "broken.png")
+    visit.shows("#answer .fs-warning", "broken.png: this file cannot be read as an image")
     visit.open("Teach")
     page.locator("#undo").click()
     visit.shows("#lesson", "Undone: teach")

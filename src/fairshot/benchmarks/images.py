@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from fairshot.benchmarks.pictures import Bytes, Pictures
 from fairshot.errors import UserError
@@ -57,7 +57,16 @@ def _read(file: str | os.PathLike[str] | BytesIO, name: str, channels: int, pixe
     except Exception as problem:  # a hostile file makes decoders fail in any way at all
         heic = Path(name).suffix.lower() in {".heic", ".heif"} and "HEIF" not in image_formats()
         advice = "; HEIC needs a plug-in: pip install pillow-heif" if heic else ""
-        raise UserError(f"{name}: this file cannot be read as an image ({problem}){advice}") from problem
+        raise UserError(
+            f"{name}: this file cannot be read as an image ({_reason(problem)}){advice}"
+        ) from problem
+
+
+def _reason(problem: Exception) -> str:
+    """Say why a file cannot be read, without its name, which the message has already."""
+    if isinstance(problem, UnidentifiedImageError):
+        return f"it is damaged, or none of {', '.join(image_formats())}"
+    return (problem.strerror if isinstance(problem, OSError) else None) or str(problem)
 
 
 @cache

@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 
 from fairshot.server.limits import Limits, Refused
-from fairshot.server.service import MOST_CANDIDATES, Service
+from fairshot.server.service import MOST_CANDIDATES, Service, Upload
 from fairshot.teaching.balance import balance
 from fairshot.teaching.ledger import Event
 from fairshot.teaching.lessons import Lesson
@@ -236,12 +236,15 @@ def _add_teaching(api: APIRouter, service: Service) -> None:
         return EventShown.of(await service.compute(store.undo))
 
 
-async def _contents(files: list[UploadFile]) -> list[bytes]:
-    """Read uploaded files. Their names mean nothing here, but one that climbs is no honest upload's."""
+async def _contents(files: list[UploadFile]) -> list[Upload]:
+    """Read uploaded files. Their names serve messages alone, but one that climbs is no honest upload's."""
     for file in files:
         if ".." in re.split(r"[/\\]", file.filename or "") or (file.filename or "").startswith("/"):
             raise Refused(422, "the name of an uploaded file is a path to elsewhere")
-    return [await file.read() for file in files]
+    return [
+        Upload(file.filename or f"image {number}", await file.read())
+        for number, file in enumerate(files, start=1)
+    ]
 
 
 def _bounded(limits: Limits) -> type[APIRoute]:

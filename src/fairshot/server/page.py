@@ -17,7 +17,7 @@ from PIL import Image
 from fairshot.errors import UserError
 from fairshot.server import views
 from fairshot.server.limits import Refused
-from fairshot.server.service import MOST_CANDIDATES, Service
+from fairshot.server.service import MOST_CANDIDATES, Service, Upload
 from fairshot.teaching.balance import balance
 
 PATH = "/page"
@@ -172,14 +172,17 @@ class _Page:
         )
 
     def _photo(self, label: str, elem_id: str) -> gr.Image:
-        return gr.Image(
+        photo = gr.Image(
             label=label, type="filepath", sources=SOURCES, height=380, buttons=[], elem_id=elem_id
         )
+        ours = _as_uploaded(photo.preprocess)
+        photo.preprocess = ours  # type: ignore[assignment,method-assign] # a subclass would write a .pyi file
+        return photo
 
     # Actions
 
     async def _ask(self, image: Any) -> str:
-        file = _drawing(image) if self.draws else Path(image).read_bytes() if image else None
+        file = _drawing(image) if self.draws else _photo_file(image) if image else None
         if file is None:
             return views.notice_view("The answer appears here.")
 
@@ -199,7 +202,10 @@ class _Page:
             return views.notice_view(str(problem), problem=True), gr.skip(), gr.skip()
 
     async def _lesson(self, name: str, photos: Any, dry_run: bool) -> str:
-        files = [Path(photo[0]).read_bytes() for photo in photos or []]
+        if not photos:
+            wanted = "draw an example and add it" if self.draws else "give photos"
+            raise UserError(f"there is nothing to teach from yet; {wanted} first")
+        files = [_photo_file(photo[0]) for photo in photos]
         lesson = await self.service.teach(name, files, dry_run)
         return await self.service.read(
             lambda: views.lesson_view(lesson, self.store.thumbnails, self.store.image_thumbnails)
@@ -245,10 +251,11 @@ class _Page:
     async def _add_drawing(self, canvas: Any, drawings: Any) -> tuple[Any, Any]:
         file = _drawing(canvas)
         if file is None:
+            gr.Info("Draw something first, then add it.", title="The canvas is empty")
             return gr.skip(), gr.skip()
         await self.service.decode([file])  # refuses what is no image
         kept = [drawing[0] for drawing in drawings or []]
-        return [*kept, Image.open(io.BytesIO(file))], ""
+        return [*kept, Image.open(io.BytesIO(file.content))], ""
 
 
 async def _or_reason(action: Callable[[], Awaitable[str]]) -> str:
@@ -259,12 +266,27 @@ async def _or_reason(action: Callable[[], Awaitable[str]]) -> str:
         return views.notice_view(str(problem), problem=True)
 
 
-def _drawing(canvas: Any) -> bytes | None:
+def _as_uploaded(usual: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Take the path of a photo as it is: we read it, and say in our own words if it cannot be read."""
+
+    def preprocess(payload: Any) -> Any:
+        if payload is None or not payload.path or (payload.url or "").startswith("data:"):
+            return usual(payload)
+        return payload.path
+
+    return preprocess
+
+
+def _photo_file(path: str) -> Upload:
+    return Upload(Path(path).name, Path(path).read_bytes())
+
+
+def _drawing(canvas: Any) -> Upload | None:
     """Return what was drawn as an image file; None if nothing was."""
     start = "data:image/png;base64,"
     if not isinstance(canvas, str) or not canvas.startswith(start):
         return None
     try:
-        return base64.b64decode(canvas.removeprefix(start), validate=True)
+        return Upload("the drawing", base64.b64decode(canvas.removeprefix(start), validate=True))
     except ValueError:
         return None

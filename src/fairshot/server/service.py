@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from fairshot.benchmarks.images import decode_image
 from fairshot.benchmarks.pictures import Bytes, Pictures
@@ -23,6 +23,13 @@ from fairshot.teaching.store import Prediction, Store
 
 T = TypeVar("T")
 MOST_CANDIDATES = 100
+
+
+class Upload(NamedTuple):
+    """An image file that somebody sent, and what to call it in messages."""
+
+    name: str
+    content: bytes
 
 
 class Service:
@@ -43,13 +50,13 @@ class Service:
         for threads in (self._computing, self._decoding, self._reading):
             threads.shutdown(cancel_futures=True)
 
-    async def predict(self, files: Sequence[bytes], top: int) -> list[Prediction]:
+    async def predict(self, files: Sequence[Upload], top: int) -> list[Prediction]:
         """Answer for image files."""
         pictures = await self.decode(files)
         predictions = await asyncio.gather(*map(self._batcher.ask, pictures))
         return [replace(each, top=each.top[:top]) for each in predictions]
 
-    async def teach(self, name: str, files: Sequence[bytes], dry_run: bool = False) -> Lesson:
+    async def teach(self, name: str, files: Sequence[Upload], dry_run: bool = False) -> Lesson:
         """Teach a class from image files."""
         name = checked_name(name)
         photos = []
@@ -61,22 +68,19 @@ class Service:
         self.metrics.lessons.inc(not dry_run and lesson.photos > 0)
         return lesson
 
-    async def decode(self, files: Sequence[bytes]) -> list[Bytes]:
+    async def decode(self, files: Sequence[Upload]) -> list[Bytes]:
         """Turn image files into pictures for the embedder, or refuse them."""
         if not files:
             raise Refused(422, "no image was given")
         if len(files) > self.limits.files:
             raise Refused(413, f"{len(files)} images in one request; at most {self.limits.files} are taken")
-        for number, content in enumerate(files, start=1):
+        for name, content in files:
             if len(content) > self.limits.file_bytes:
                 megabytes = self.limits.file_bytes // 2**20
-                raise Refused(
-                    413, f"image {number} has {len(content):,} bytes; at most {megabytes} MB are taken"
-                )
+                raise Refused(413, f"{name} has {len(content):,} bytes; at most {megabytes} MB are taken")
         loop = asyncio.get_running_loop()
         return [
-            await loop.run_in_executor(self._decoding, self._decode, content, f"image {number}")
-            for number, content in enumerate(files, start=1)
+            await loop.run_in_executor(self._decoding, self._decode, content, name) for name, content in files
         ]
 
     async def compute(self, action: Callable[[], T]) -> T:
