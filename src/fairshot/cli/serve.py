@@ -30,7 +30,8 @@ def serve_command(
         from fairshot.server.serving import choose_token, listen, serve
     except ImportError as problem:
         raise UserError(
-            f"the server needs more packages: pip install 'fairshot[serve]' ({problem.name})"
+            f"the server needs more packages ({problem.name} is missing): make install in a checkout of "
+            "fairshot, or else pip install 'fairshot[serve]'"
         ) from None
     from fairshot.teaching import Store
 

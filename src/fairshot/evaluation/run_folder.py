@@ -41,11 +41,19 @@ NAMED = 5  # runs or classes that a message names
 def nearby_runs(folder: Path) -> str:
     """Return a hint that names the finished runs in a folder, or else beside it, to put behind a message."""
     for place in (folder, folder.parent):
-        runs = sorted(str(path.parent) for path in place.glob(f"*/{RESULT}"))
+        runs = [str(path.parent) for path in sorted(place.glob(f"*/{RESULT}"), key=_sss_first)]
         if runs:
             more = f" and {len(runs) - NAMED} more" if len(runs) > NAMED else ""
             return f"; finished runs are {', '.join(runs[:NAMED])}{more}"
     return ""
+
+
+def _sss_first(result: Path) -> tuple[bool, Path]:
+    """Sort runs of SSS before others: every command that takes a run takes those."""
+    try:
+        return json.loads(result.read_bytes()).get("method") != "sss", result
+    except (OSError, ValueError):
+        return True, result
 
 
 @contextmanager

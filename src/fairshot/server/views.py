@@ -55,10 +55,10 @@ def lesson_view(lesson: Lesson, thumbnails: Thumbnails, taken: Callable[[Sequenc
             for name, similarity in lesson.closest
         ]
     if lesson.taken:
-        parts.append('<div class="fs-sub">Stored images it takes</div>')
+        parts.append('<div class="fs-sub">Stored images it takes, of those answered so before</div>')
         parts += [
             _row(
-                _span("fs-name", f"{each.count} of {each.of} from {each.name}"),
+                _span("fs-name", f"{each.count} of {each.of} {each.name}"),
                 _pictures(taken(each.images[:SHOWN_TAKEN])),
             )
             for each in lesson.taken

@@ -54,9 +54,9 @@ class Lesson:
     def warnings(self) -> list[str]:
         """One line for each class that would lose more than the set share of its images."""
         return [
-            f"{self.name} takes {taken.count} of {taken.of} stored images from {taken.name} "
-            f"({taken.count / taken.of:.0%}): its photos may show {taken.name} too, or more photos of both "
-            "may be needed"
+            f"{self.name} takes {taken.count} of the {taken.of} stored images that were answered "
+            f"{taken.name} before ({taken.count / taken.of:.0%}): its photos may show {taken.name} too, or "
+            "more photos of both may be needed"
             for taken in self.taken
             if taken.count > max(FEW, self.share * taken.of)
         ]
@@ -78,7 +78,7 @@ class Lesson:
                 for taken in self.taken
             )
             parts.append(
-                f"takes {total} of {self.stored:,} stored images from {losers}"
+                f"takes {total} of {self.stored:,} stored images, answered {losers} before"
                 if total
                 else f"takes none of {self.stored:,} stored images"
             )
