@@ -48,6 +48,7 @@ def test_a_folder_of_pictures_is_split_learnt_and_replayed(photos, tmp_path):
     first = fairshot(tmp_path, "run", "--data", "photos", "--out", "one", *TINY)
     assert first.process.exitcode == 0, first.stderr
     assert "skipped red/broken.jpg" in first.stderr
+    assert "sss photos training: " in first.stderr  # each line of progress names the folder
     log = (tmp_path / "one" / "log.txt").read_text()
     assert log.index("base session: ") < log.index("training: done")
     result = Result.read(tmp_path / "one")

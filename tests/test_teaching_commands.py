@@ -156,6 +156,32 @@ def test_hidden_files_are_no_photos(tmp_path: Path) -> None:
     assert len(json.loads(fairshot("predict", tmp_path / "store", tmp_path / "photos", "--json"))) == 1
 
 
+def test_files_that_cannot_be_read_are_named_and_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_store(Path("store")).close()
+    folder = Path("photos/yak")
+    folder.mkdir(parents=True)
+    for name, image in zip(("1.png", "a long name.png", "3.png"), drawings("yak", 3), strict=True):
+        Image.fromarray(image[:, :, 0]).save(folder / name)
+    (folder / "2.png").write_bytes(b"no picture")
+    skipped = "skipped photos/yak/2.png: this file cannot be read as an image (it is damaged, or none of JPEG"
+    told = fairshot("teach", "store", "yak", folder)
+    assert skipped in told
+    assert "yak: 3 photos" in told
+    for command in (["predict", "store", folder], ["adapt", "store", folder]):
+        assert skipped in fairshot(*command)
+    assert skipped.removeprefix("skipped ") in fairshot("evaluate", "store", "photos")
+    lines = [line for line in fairshot("predict", "store", folder).splitlines() if "  similar: " in line]
+    assert len(lines) == 3
+    assert len({line.index(",") for line in lines} | {line.index("  similar:") for line in lines}) == 2
+    refused = CliRunner().invoke(app, ["predict", "store", str(folder / "2.png")])
+    assert str(refused.exception).startswith("photos/yak/2.png: this file cannot be read")
+    deeper = CliRunner().invoke(app, ["predict", "store", "photos"])
+    assert str(deeper.exception).startswith("photos holds no image files itself, but 1 of its sub-folders")
+
+
 @pytest.mark.parametrize("recipe_name", ["folder/sss", "doodles/sss"])
 def test_store_from_a_run_on_own_pictures(tmp_path: Path, recipe_name: str) -> None:
     for number in range(5):
@@ -213,6 +239,16 @@ def test_a_new_store_says_which_classes_of_the_run_it_has(tmp_path: Path, traine
     assert str(refused.exception) == "give either --sessions or --without-images"
 
 
+def test_a_store_of_another_method_says_how_it_answers(tmp_path: Path, trained: Path) -> None:
+    ours = "answers by nearest class means, not by SSS"
+    changes = [change for change in SMALL if not change.startswith("method.")]
+    run(load_recipe("doodles/ncm", changes), Place(tmp_path / "run", choose_hardware("cpu")))
+    assert f"the run is of ncm: the store {ours}" in fairshot(
+        "new", tmp_path / "a", "--from", tmp_path / "run"
+    )
+    assert ours not in fairshot("new", tmp_path / "b", "--from", trained, "--without-images")
+
+
 def test_images_of_base_classes_are_embedded_once(
     tmp_path: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +270,9 @@ def test_a_folder_that_is_no_run_names_the_runs_there(tmp_path: Path, trained: P
             refused = CliRunner().invoke(app, command).exception
             assert isinstance(refused, UserError)
             assert str(refused).endswith(f"; finished runs are {runs} and 2 more")
+    (tmp_path / "runs" / "seed6" / "result.json").write_bytes(b'{"method": "sss"}')
+    sss_first = CliRunner().invoke(app, ["new", str(tmp_path / "store"), "--from", str(tmp_path / "runs")])
+    assert f"finished runs are {tmp_path / 'runs' / 'seed6'}, " in str(sss_first.exception)
     alone = (
         CliRunner()
         .invoke(app, ["new", str(tmp_path / "store"), "--from", str(tmp_path / "a" / "b")])

@@ -86,7 +86,7 @@ def run_with_bars(recipe: Recipe, place: Place) -> Result | None:
     from fairshot.reporting.figures import write_figures
 
     if place.fabric.is_global_zero:
-        title = f"{recipe.method_name} {recipe.benchmark.name}"
+        title = f"{recipe.method_name} {source_name(recipe, place.photos)}"
         place = replace(place, reporter=ConsoleReporter(title, place.out / LOG))
     result = run(recipe, place)
     if result is not None:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from fairshot.benchmarks.images import SUFFIXES, is_image_name
 from fairshot.cli.console import CONSOLE, MESSAGES, ConsoleReporter, print_message
+from fairshot.cli.photos import read_photos
 from fairshot.errors import UserError
 from fairshot.teaching.doodle_files import write_doodles
+from fairshot.teaching.names import checked_name
 
 if TYPE_CHECKING:
     from fairshot.teaching import Store
@@ -109,6 +110,9 @@ def new_command(
     with create_store(store, founding, reporter) as made:
         count = len(made.classes())
         _say(f"{store}: a store of {count} classes" if count else f"{store}: a store without classes yet")
+        method = founding.origin.get("method", "sss")
+        if method != "sss":
+            _say(f"the run is of {method}: the store answers by nearest class means, not by SSS")
         _tell_sessions(founding, store, without_images)
         _say(f"confidence and unknown: {made.snapshot().confidence.source}")
 
@@ -140,7 +144,10 @@ def teach_command(
 ) -> None:
     """Teach a class from a few photos, or more photos of a class it knows; tell what that did."""
     with _open(store) as opened:
-        _tell(opened.teach(name, _files(photos), dry_run, warn_share))
+        checked_name(name)
+        _, pictures = read_photos(opened, photos)
+        embedded = opened.network.embed_photos(pictures)
+        _tell(opened.teach_embedded(name, embedded, dry_run, warn_share))
 
 
 def predict_command(
@@ -150,9 +157,9 @@ def predict_command(
     as_json: AsJson = False,
 ) -> None:
     """Say what images show."""
-    files = _files(images)
     with _open(store) as opened:
-        predictions = opened.predict(files, top)
+        files, pictures = read_photos(opened, images)
+        predictions = opened.answer(opened.network.embed_together(pictures), top)
     if as_json:
         answers = zip(files, predictions, strict=True)
         _print_json(
@@ -160,10 +167,10 @@ def predict_command(
         )
         return
     sentences = [prediction.sentence() for prediction in predictions]
-    widest = max(map(len, sentences))
+    longest, widest = max(len(str(file)) for file in files), max(map(len, sentences))
     for file, sentence, prediction in zip(files, sentences, predictions, strict=True):
         similar = "  ".join(f"{each.name} {each.similarity:.3f}" for each in prediction.top)
-        _say(f"{file}  {sentence:{widest}}  similar: {similar}")
+        _say(f"{file!s:{longest}}  {sentence:{widest}}  similar: {similar}")
 
 
 def forget_command(store: StoreFolder, name: Name) -> None:
@@ -231,7 +238,8 @@ def classes_command(store: StoreFolder, as_json: AsJson = False) -> None:
 def adapt_command(store: StoreFolder, images: Photos) -> None:
     """Move classes a little towards unlabelled images that surely show them (Calibration)."""
     with _open(store) as opened:
-        _say(opened.adapt(_files(images)).sentence())
+        _, pictures = read_photos(opened, images)
+        _say(opened.adapt_embedded(opened.network.embed_photos(pictures)).sentence())
 
 
 def evaluate_command(
@@ -339,20 +347,6 @@ def _open(folder: Path) -> Store:
     from fairshot.teaching import Store
 
     return Store(folder)
-
-
-def _files(given: Iterable[Path]) -> list[Path]:
-    """Spread folders into their image files."""
-    files: list[Path] = []
-    for path in given:
-        if path.is_dir():
-            inside = sorted(file for file in path.iterdir() if is_image_name(file.name))
-            if not inside:
-                raise UserError(f"{path} holds no image files ({', '.join(sorted(SUFFIXES))})")
-            files += inside
-        else:
-            files.append(path)
-    return files
 
 
 def _tell(lesson: Lesson) -> None:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 
 from fairshot.benchmarks.images import is_image_name
+from fairshot.benchmarks.pictures import Pictures
 from fairshot.errors import UserError
 from fairshot.models.embedder import Features
 from fairshot.progress import SILENT, Reporter
@@ -95,15 +96,23 @@ def read_folder(store: Store, folder: str | Path, reporter: Reporter = SILENT) -
     paths = sorted(path for path in folder.glob("*/**/*") if is_image_name(path.name) and path.is_file())
     if not paths:
         raise UserError(f"{folder} holds no images; expected {folder}/<class>/<image>.jpg (or .png, ...)")
+    names: list[str] = []
     parts: dict[str, list[torch.Tensor]] = {"g": [], "g_tilde": []}
     with reporter.track("reading", len(paths)) as advance:
         for start in range(0, len(paths), 64):
             some = paths[start : start + 64]
-            features = store.network.embed_together(store.network.preparation.pictures(some))
+            read = store.network.preparation.read(some)
+            for path, reason in read.unreadable.items():
+                reporter.say(f"skipped {path}: {reason}")
+            advance(len(some))
+            if not read.files:
+                continue
+            features = store.network.embed_together(Pictures.from_list(read.pictures))
             for name, part in parts.items():
                 part.append(features[name])
-            advance(len(some))
-    names = [normalize("NFC", path.relative_to(folder).parts[0]) for path in paths]
+            names += [normalize("NFC", path.relative_to(folder).parts[0]) for path in read.files]
+    if not names:
+        raise UserError(f"none of the {len(paths)} images in {folder} can be read")
     return LabelledFeatures(names, {name: torch.cat(part) for name, part in parts.items()})
 
 

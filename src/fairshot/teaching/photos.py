@@ -6,18 +6,29 @@ import hashlib
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from fairshot.benchmarks.cache import Resize
-from fairshot.benchmarks.images import as_pictures
+from fairshot.benchmarks.images import as_pictures, read_image
 from fairshot.benchmarks.pictures import Bytes, Pictures
+from fairshot.errors import UserError
 
 THUMBNAIL_SIDE = 96
 ABOUT = 1.5  # times the short side, below which the embedder's own resampling is good enough
 INK = 64  # grey level from which a pixel belongs to a drawing
+
+
+@dataclass(frozen=True)
+class ReadPhotos:
+    """The files of a list that could be read, their pictures, and why the others could not."""
+
+    files: list[Path]
+    pictures: list[Bytes]
+    unreadable: dict[Path, str]
 
 
 @dataclass(frozen=True)
@@ -30,7 +41,20 @@ class Preparation:
 
     def pictures(self, images: Sequence[Any]) -> Pictures:
         """Take photos as paths, arrays or PIL images, upright and as large as needed."""
-        return Pictures.from_list([self.picture(image) for image in as_pictures(images, self.channels)])
+        return as_pictures(images, self.channels, self.picture)
+
+    def read(self, files: Sequence[Path]) -> ReadPhotos:
+        """Read image files, and leave out those that cannot be read."""
+        readable: list[Path] = []
+        pictures: list[Bytes] = []
+        unreadable: dict[Path, str] = {}
+        for file in files:
+            try:
+                pictures.append(self.picture(read_image(file, self.channels)))
+                readable.append(file)
+            except UserError as problem:
+                unreadable[file] = str(problem).removeprefix(f"{file}: ")
+        return ReadPhotos(readable, pictures, unreadable)
 
     def picture(self, image: Bytes) -> Bytes:
         """Prepare one image (H, W, channels)."""

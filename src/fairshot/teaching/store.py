@@ -233,7 +233,11 @@ class Store:
     def adapt(self, photos: Sequence[Any]) -> Adaptation:
         """Calibrate classes with unlabelled photos, within bounds; `undo` takes it back."""
         pictures = self.network.preparation.pictures(photos)
-        samples = [Sample(photo.sha256, photo.g) for photo in self.network.embed_photos(pictures)]
+        return self.adapt_embedded(self.network.embed_photos(pictures))
+
+    def adapt_embedded(self, photos: Sequence[Photo]) -> Adaptation:
+        """Calibrate classes with unlabelled photos whose features are at hand."""
+        samples = [Sample(photo.sha256, photo.g) for photo in photos]
         with self._changing() as change:
             if not change.before.entries:
                 raise UserError("the store knows no class yet; teach it one first")
