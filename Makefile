@@ -1,6 +1,9 @@
 # make demo    NCM beside SSS on the embedded benchmark, figures under runs/
 # make test    formatting, linting, types, import directions, tests
 # make install the environment alone, with all extras: to serve, to export, to compare on a cluster
+# make format  the code in the form that `make test` asks for
+# make clean   remove the environment and the caches of the tools; runs/ is your work, and stays
+# make help    print these lines
 
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -16,14 +19,18 @@ ifeq ($(WANTED),)
 $(error $(PYTHON) is not Python 3.11 or newer; name one: make PYTHON=python3.12 $(MAKECMDGOALS))
 endif
 
-.PHONY: install demo test format clean
+.PHONY: install demo test format clean help
 .NOTPARALLEL:  # the demo and the tests share an environment
 
 install: $(STAMP)
 
 $(STAMP): PACKAGE := .[$(EXTRAS)]
+$(STAMP): SIZE := 7
 $(CORE): PACKAGE := .
+$(CORE): SIZE := 6
 $(STAMP) $(CORE):
+	@echo "Installing into $(VENV): about $(SIZE) GB, torch and its libraries for GPUs above all. What is not"
+	@echo "there yet is downloaded, which takes minutes and shows nothing meanwhile."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable "$(PACKAGE)"
@@ -32,6 +39,11 @@ $(STAMP) $(CORE):
 # What the tests need is more than enough for the demo.
 demo: $(or $(wildcard $(STAMP)),$(CORE))
 	$(BIN)/fairshot compare ncm sss --benchmark doodles --out runs/demo
+	@echo
+	@echo "Next:"
+	@echo "  . $(BIN)/activate                              # makes fairshot a command of this shell"
+	@echo "  fairshot report runs/demo                         # the demo as a page"
+	@echo "  fairshot new my-store --from runs/demo/sss-seed0  # a store to teach: docs/teaching.md"
 
 test: install
 	$(BIN)/ruff format --check .
@@ -44,5 +56,9 @@ format: install
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Not runs/: what was trained there is the user's, and may have taken days.
 clean:
-	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+help:
+	@sed -n 's/^# make /make /p' $(firstword $(MAKEFILE_LIST))

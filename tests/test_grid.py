@@ -88,6 +88,7 @@ def test_a_comparison_stops_goes_on_and_grows(tmp_path):
     assert (tmp_path / "grid" / "ncm-seed0" / "result.json").stat().st_mtime_ns == before
     for title in ("conditions", "backbone", "tiny", "passes"):
         assert title in done.stdout
+    assert done.stdout.splitlines()[-1] == "as a page: fairshot report grid"
 
 
 def test_a_run_that_fails_does_not_stop_the_others(tmp_path):

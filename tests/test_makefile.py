@@ -40,3 +40,29 @@ def test_nothing_is_installed_twice_and_what_is_missing_still_is(steps):
     for target, installed in (("demo", "demo"), ("demo", "install"), ("test", "install")):
         assert "pip install" not in steps(target, installed)
     assert "[dev,serve,export,cluster]" in steps("test", "demo")
+
+
+def test_what_is_installed_is_announced_with_its_size(steps):
+    for target, size in (("demo", "about 6 GB"), ("install", "about 7 GB"), ("test", "about 7 GB")):
+        announced, _, rest = steps(target).partition("pip install")
+        assert size in announced
+        assert rest
+
+
+def test_clean_leaves_what_was_trained(steps, tmp_path):
+    steps("clean")
+    kept = tmp_path / "runs" / "demo" / "result.json"
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+    subprocess.run(["make", "clean"], cwd=tmp_path, check=True, capture_output=True)
+    assert kept.exists()
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_help_names_every_target(steps, tmp_path):
+    steps("help")
+    said = subprocess.run(["make", "help"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    targets = next(
+        line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith(".PHONY")
+    ).split()[1:]
+    assert sorted(line.split()[1] for line in said.splitlines()) == sorted(targets)

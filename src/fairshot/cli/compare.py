@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -86,4 +87,6 @@ def compare_command(
     if results:
         present(results, out)
         CONSOLE.print(conditions_table(results))
+        page = f"\nas a page: {shlex.join(['fairshot', 'report', str(out)])}"
+        CONSOLE.print(page, highlight=False, markup=False, soft_wrap=True)
     complain(problems)
