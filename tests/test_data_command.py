@@ -44,6 +44,7 @@ def test_missing_and_unknown_data_are_errors_that_help(tmp_path):
     assert isinstance(unknown.exception, UserError)
     assert "mini_imagenet" in str(unknown.exception)
     misspelt = _fairshot("get", "cifar10")
+    assert str(misspelt.exception).startswith("BENCHMARK: there is no benchmark 'cifar10'; ")
     assert str(misspelt.exception).endswith("; did you mean cifar100?")
     none = _fairshot("get", "mini_imagenet", "--root", str(tmp_path))
     assert isinstance(none.exception, UserError)

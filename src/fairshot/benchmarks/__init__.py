@@ -20,11 +20,11 @@ def names() -> tuple[str, ...]:
     return tuple(DATASETS)
 
 
-def dataset(name: str) -> Dataset:
-    """Return a benchmark by its name."""
+def dataset(name: str, given_as: str = "benchmark.name") -> Dataset:
+    """Return a benchmark by its name, which was given by this key of a recipe, or by this argument."""
     if name not in DATASETS:
         raise UserError(
-            f"benchmark.name: there is no benchmark {name!r}; there are: {', '.join(names())}"
+            f"{given_as}: there is no benchmark {name!r}; there are: {', '.join(names())}"
             f"{did_you_mean(name, names())}"
         )
     return DATASETS[name]

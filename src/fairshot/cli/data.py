@@ -20,9 +20,8 @@ app = typer.Typer(
     help="Benchmarks: which there are, where their data is, and how to get it.", no_args_is_help=True
 )
 
-Name = Annotated[
-    str, typer.Argument(metavar="BENCHMARK", help="A benchmark, as `fairshot data list` names it.")
-]
+ARGUMENT = "BENCHMARK"
+Name = Annotated[str, typer.Argument(metavar=ARGUMENT, help="A benchmark, as `fairshot data list` names it.")]
 
 
 @app.command("list")
@@ -44,7 +43,7 @@ def list_command(root: Root = None) -> None:
 @app.command("get")
 def get_command(name: Name, root: Root = None) -> None:
     """Download a benchmark where it has a public source, going on where an earlier download stopped."""
-    dataset, folder = benchmarks.dataset(name), data_folder(root)
+    dataset, folder = benchmarks.dataset(name, ARGUMENT), data_folder(root)
     found = dataset.find(folder)
     if found is None:
         if dataset.get is None:
@@ -56,7 +55,7 @@ def get_command(name: Name, root: Root = None) -> None:
 @app.command("check")
 def check_command(name: Name, root: Root = None) -> None:
     """Read a benchmark as a run would: each image is decoded once, each count compared with the protocol."""
-    dataset, folder = benchmarks.dataset(name), data_folder(root)
+    dataset, folder = benchmarks.dataset(name, ARGUMENT), data_folder(root)
     stream = build_stream(dataset.load(folder, ConsoleReporter()), StreamSettings())
     rows = []
     for number, session in enumerate(stream.sessions):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -44,5 +45,6 @@ def serve_command(
         print(f"page {address}/  API {address}/docs", flush=True)
         if token is not None and given is None:
             print(f"token {token}", flush=True)
-        serve(opened, listener, token)
+        with suppress(KeyboardInterrupt):  # Ctrl-C is how a server is stopped: nothing was cut short
+            serve(opened, listener, token)
     CONSOLE.print("stopped")
