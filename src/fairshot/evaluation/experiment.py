@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 OWN_PICTURES = "folder"  # the benchmark name of recipes for own pictures
+SMALL_SIZE, SMALL_RESIZE = 32, 36  # pixels, of pictures that a CPU can learn from in minutes
 MUCH_FOR_A_CPU = 5e9  # weights of a backbone times the pixels it looks at: ResNet-18 from 22 pixels a side on
 
 
@@ -185,10 +186,16 @@ def _warn_if_slow(recipe: Recipe, method: Method[Any], place: Place) -> None:
     """Say what helps where a network that was meant for a GPU is trained without one."""
     weights = sum(weight.numel() for weight in method.embedder.backbone.parameters())
     if place.fabric.device.type == "cpu" and weights * recipe.model.size**2 > MUCH_FOR_A_CPU:
-        place.reporter.say(
-            f"{recipe.model.backbone} at {recipe.model.size} pixels is very slow to train on a CPU; "
-            "a small network is far faster: --set model.backbone=tiny"
+        advice = (
+            f"{recipe.model.backbone} at {recipe.model.size} pixels is very slow to train on a CPU; a small "
+            "network is far faster, than resnet18 at 64 pixels about 30 times: --set model.backbone=tiny"
         )
+        if recipe.model.size > SMALL_SIZE:
+            advice += (
+                f"; with smaller pictures it is 3 times faster again: --set model.size={SMALL_SIZE} --set "
+                f"model.resize={SMALL_RESIZE}"
+            )
+        place.reporter.say(advice)
 
 
 def check_taken_over(recipe: Recipe, place: Place) -> None:
