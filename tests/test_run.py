@@ -210,23 +210,6 @@ def test_a_command_that_does_not_go_on_promises_nothing_when_interrupted(tmp_pat
     assert command.stderr == "interrupted; what was finished is kept\n"
 
 
-@pytest.mark.parametrize(
-    ("chosen", "spins"),
-    [({}, "10000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "PASSIVE"}, "None")],
-)
-def test_how_threads_wait_is_settled_before_torch_is_there_to_read_it(chosen, spins):
-    program = (
-        "import os, sys; from fairshot.cli import main; sys.argv[1:] = ['--version']\n"
-        "try: main()\n"
-        "except SystemExit: print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)"
-    )
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("GOMP_", "OMP_"))}
-    environment = {**inherited, **chosen, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", program]
-    said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    assert said.stdout.splitlines()[-1] == f"{spins} False"
-
-
 def interrupt_serving() -> None:
     """Make the command's process meet Ctrl-C while it serves."""
     from fairshot.server import serving

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib.metadata import version
 from typing import Annotated
@@ -44,7 +43,6 @@ def _before_any_command(
 
 def main() -> None:
     """Run the command line; what the user can mend is one message, not a traceback."""
-    _wait_politely()
     try:
         app()
     except UserError as problem:
@@ -58,15 +56,3 @@ def main() -> None:
             goes_on = ", and the same command goes on from there" if RESUMING & set(sys.argv[1:2]) else ""
             MESSAGES.print(f"interrupted; what was finished is kept{goes_on}", soft_wrap=True)
         raise
-
-
-def _wait_politely() -> None:
-    """Let threads of torch that wait for others give up their core sooner; before torch is imported.
-
-    They spin some 300,000 times by default. Where another program keeps one of two cores busy, the thread
-    that is waited for may have none, and training all but stands still. `fairshot run doodles/ncm
-    --max-minutes 0.2` made 12 and 14 steps so, and 79 to 86 if they spin 10,000 times; with both cores to
-    itself 416, and 434 and 457. Not to spin at all (204 and 283) would cost an idle machine a third.
-    """
-    if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", "10000")
