@@ -1,5 +1,6 @@
 """What `make` installs: the demo only what it needs, the tests everything; `make -n` tells without doing."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -7,6 +8,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+OUTSIDE = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+
+
+def make(*arguments: str, cwd: Path) -> str:
+    """Run make as from a shell, though the tests themselves may be running under it."""
+    return subprocess.run(
+        ["make", *arguments], cwd=cwd, env=OUTSIDE, check=True, capture_output=True, text=True
+    ).stdout
 
 
 @pytest.fixture
@@ -23,9 +32,7 @@ def steps(tmp_path):
         if installed:
             stamp = steps(installed).partition("touch ")[2].split()[0]
             (tmp_path / stamp).touch()
-        return subprocess.run(
-            ["make", "-n", target], cwd=tmp_path, check=True, capture_output=True, text=True
-        ).stdout
+        return make("-n", target, cwd=tmp_path)
 
     return steps
 
@@ -54,14 +61,14 @@ def test_clean_leaves_what_was_trained(steps, tmp_path):
     kept = tmp_path / "runs" / "demo" / "result.json"
     kept.parent.mkdir(parents=True)
     kept.touch()
-    subprocess.run(["make", "clean"], cwd=tmp_path, check=True, capture_output=True)
+    make("clean", cwd=tmp_path)
     assert kept.exists()
     assert not (tmp_path / ".venv").exists()
 
 
 def test_help_names_every_target(steps, tmp_path):
     steps("help")
-    said = subprocess.run(["make", "help"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    said = make("help", cwd=tmp_path)
     targets = next(
         line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith(".PHONY")
     ).split()[1:]

@@ -99,6 +99,7 @@ def new_command(
         raise UserError(f"{wrong} goes with --from, and --backbone was given")
     if without_images and (data or sessions):
         raise UserError(f"give either {'--data' if data else '--sessions'} or --without-images")
+    from fairshot.recipes import DEFAULT_METHOD
     from fairshot.teaching import check_free, create_store, found_on_backbone, found_on_run
 
     check_free(store)
@@ -110,8 +111,8 @@ def new_command(
     with create_store(store, founding, reporter) as made:
         count = len(made.classes())
         _say(f"{store}: a store of {count} classes" if count else f"{store}: a store without classes yet")
-        method = founding.origin.get("method", "sss")
-        if method != "sss":
+        method = founding.origin.get("method", DEFAULT_METHOD)
+        if method != DEFAULT_METHOD:
             _say(f"the run is of {method}: the store answers by nearest class means, not by SSS")
         _tell_sessions(founding, store, without_images)
         _say(f"confidence and unknown: {made.snapshot().confidence.source}")

@@ -16,7 +16,7 @@ from fairshot.benchmarks.folder import FILE_NAME
 from fairshot.errors import UserError
 from fairshot.files import write_atomically
 from fairshot.methods.own import KEPT, own_file
-from fairshot.recipes import Recipe, read_recipe
+from fairshot.recipes import DEFAULT_METHOD, Recipe, read_recipe
 
 RESULT = "result.json"
 RECIPE = "recipe.yaml"  # with every default filled in
@@ -41,17 +41,17 @@ NAMED = 5  # runs or classes that a message names
 def nearby_runs(folder: Path) -> str:
     """Return a hint that names the finished runs in a folder, or else beside it, to put behind a message."""
     for place in (folder, folder.parent):
-        runs = [str(path.parent) for path in sorted(place.glob(f"*/{RESULT}"), key=_sss_first)]
+        runs = [str(path.parent) for path in sorted(place.glob(f"*/{RESULT}"), key=_default_method_first)]
         if runs:
             more = f" and {len(runs) - NAMED} more" if len(runs) > NAMED else ""
             return f"; finished runs are {', '.join(runs[:NAMED])}{more}"
     return ""
 
 
-def _sss_first(result: Path) -> tuple[bool, Path]:
-    """Sort runs of SSS before others: every command that takes a run takes those."""
+def _default_method_first(result: Path) -> tuple[bool, Path]:
+    """Sort runs of the package's own method before others: every command that takes a run takes those."""
     try:
-        return json.loads(result.read_bytes()).get("method") != "sss", result
+        return json.loads(result.read_bytes()).get("method") != DEFAULT_METHOD, result
     except (OSError, ValueError):
         return True, result
 

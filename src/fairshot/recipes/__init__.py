@@ -1,6 +1,7 @@
 """Recipes: one YAML a dataset and method, validated by typed settings."""
 
 from fairshot.recipes.recipe import (
+    DEFAULT_METHOD,
     Recipe,
     check_recipe,
     default_recipe,
@@ -9,4 +10,12 @@ from fairshot.recipes.recipe import (
     recipe_names,
 )
 
-__all__ = ["Recipe", "check_recipe", "default_recipe", "load_recipe", "read_recipe", "recipe_names"]
+__all__ = [
+    "DEFAULT_METHOD",
+    "Recipe",
+    "check_recipe",
+    "default_recipe",
+    "load_recipe",
+    "read_recipe",
+    "recipe_names",
+]
