@@ -84,10 +84,10 @@ def test_settings_and_gates_are_chosen_on_own_pictures_too(photos, tmp_path):
     ran = fairshot(tmp_path, "run", "--data", "photos", "--out", "one", *small, *TINY)
     assert ran.process.exitcode == 0, ran.stderr
     photos.rename(tmp_path / "moved")
-    blind = fairshot(tmp_path, "tradeoff", "one", *few, "--device", "cpu")
+    blind = fairshot(tmp_path, "tradeoff", "one", "--device", "cpu")
     assert blind.process.exitcode == 2
     assert f"the pictures of one lay in {photos}; say where they lie now with --data" in blind.stderr
-    drawn = fairshot(tmp_path, "tradeoff", "one", "--data", "moved", "--draws", "1", *few, "--device", "cpu")
+    drawn = fairshot(tmp_path, "tradeoff", "one", "--data", "moved", "--draws", "1", "--device", "cpu")
     assert drawn.process.exitcode == 0, drawn.stderr
     assert json.loads((tmp_path / "one" / "tradeoff.json").read_text())["rules"]
     advice = next(line for line in drawn.stdout.splitlines() if line.startswith("  fairshot run "))

@@ -29,7 +29,7 @@ from fairshot.evaluation.run_folder import (
     recipe_of,
 )
 from fairshot.evaluation.tradeoff import Point, choose, search, tradeoff
-from fairshot.evaluation.tuning import pseudo_stream, train_on
+from fairshot.evaluation.tuning import pseudo_sizes, pseudo_stream, train_on
 from fairshot.files import write_atomically
 from fairshot.methods.sss import SSS, SSSSettings
 from fairshot.recipes import Recipe
@@ -37,7 +37,7 @@ from fairshot.training.hardware import choose_hardware, describe_device
 
 METRICS = ("overall_avg", "base_avg", "inc_avg", "harmonic_mean_avg", "both")
 AVERAGES = "| overall avg | base avg | inc avg | harmonic mean avg | both |"  # as the head of a table
-Sizes = tuple[int, int, int]  # pseudo-novel classes, held-out images a class, draws
+Sizes = tuple[int | None, int | None, int]  # pseudo-novel classes, held-out images a class, draws
 
 
 def draw_curves(
@@ -79,7 +79,8 @@ def _choose(
     sizes: Sizes,
 ) -> dict[str, Point]:
     """Train on pseudo-novel classes, try every gate there, and keep the best of each rule."""
-    (novel, held_out, draws), reporter = sizes, place.reporter
+    (*given, draws), reporter = sizes, place.reporter
+    novel, held_out = pseudo_sizes(stream, *given)
     small = pseudo_stream(stream, novel, held_out, recipe.seed)
     trained, _ = train_on(recipe, small, place.fabric, folder / CHECKPOINTS, reporter)
     reporter.say(

@@ -37,3 +37,13 @@ Base = Annotated[
 Minutes = Annotated[
     float, typer.Option("--max-minutes", min=0, help="Stop training after so long; the same command goes on.")
 ]
+Novel = Annotated[
+    int | None,
+    typer.Option(min=1, help="Base classes that play novel ones; a third of them, at most 20, if not given."),
+]
+HeldOut = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Training images a class that play test images; a fifth, at most 50, if not given."
+    ),
+]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fairshot.cli.options import Data, Device, Root
+from fairshot.cli.options import Data, Device, HeldOut, Novel, Root
 
 
 def tradeoff_command(
@@ -21,8 +21,8 @@ def tradeoff_command(
             "RUN/pseudo-novel if not given."
         ),
     ] = None,
-    novel: Annotated[int, typer.Option(min=1, help="Base classes that play novel ones.")] = 20,
-    held_out: Annotated[int, typer.Option(min=1, help="Training images a class that play test images.")] = 50,
+    novel: Novel = None,
+    held_out: HeldOut = None,
     draws: Annotated[int, typer.Option(min=1, help="Draws of sessions, shots and test images.")] = 10,
     device: Device = "auto",
     data: Data = None,

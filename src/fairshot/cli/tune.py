@@ -15,7 +15,7 @@ import typer
 import yaml
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
-from fairshot.cli.options import Data, Device, Fresh, Root, Seed, Set
+from fairshot.cli.options import Data, Device, Fresh, HeldOut, Novel, Root, Seed, Set
 from fairshot.cli.run import source_name
 from fairshot.errors import UserError
 from fairshot.files import write_atomically
@@ -39,16 +39,6 @@ Grid = Annotated[
     ),
 ]
 By = Annotated[str, typer.Option(help=f"What the best trial maximises: {', '.join(CRITERIA)}.")]
-Novel = Annotated[
-    int | None,
-    typer.Option(min=1, help="Base classes that play novel ones; a third of them, at most 20, if not given."),
-]
-HeldOut = Annotated[
-    int | None,
-    typer.Option(
-        min=1, help="Training images a class that play test images; a fifth, at most 50, if not given."
-    ),
-]
 Out = Annotated[
     Path | None,
     typer.Option(
