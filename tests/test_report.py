@@ -205,9 +205,14 @@ def test_missing_pieces_are_named(tmp_path):
     (broken / "training.csv").write_text("step,epoch,loss\n1,1,much\n")
     (broken / "tradeoff.json").write_text(json.dumps({"rules": [{"name": "x", "points": [{}]}]}))
     (tmp_path / "stopped" / "checkpoints").mkdir(parents=True)
-    (tmp_path / "tuning").mkdir()
-    for name in ("recipe.yaml", "trials.json"):  # a search for settings is not a run that was interrupted
-        (tmp_path / "tuning" / name).touch()
+    # A search for settings is not a run that was interrupted, neither at its end nor before its first trial.
+    for folder, files in (
+        ("tuning", ("recipe.yaml", "trials.json")),
+        ("tuning-begun", ("search.json", "log.txt")),
+    ):
+        (tmp_path / folder).mkdir()
+        for name in files:
+            (tmp_path / folder / name).touch()
     text = write_report([tmp_path]).read_text()
     assert re.search(r"/stopped</code>: no result.json: the run was interrupted", text)
     assert "/bare: no features.safetensors" in text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 
@@ -18,3 +18,9 @@ def did_you_mean(given: str, names: Iterable[str]) -> str:
     """Return a question that names what was probably meant, to put behind a message; or nothing."""
     near = get_close_matches(given, list(names), n=1)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def first_of(names: Sequence[str], at_most: int) -> str:
+    """List names for a message: the first of them, and how many more there are."""
+    more = len(names) - at_most
+    return ", ".join(names[:at_most]) + (f" and {more} more" if more > 0 else "")

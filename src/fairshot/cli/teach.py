@@ -6,7 +6,6 @@ What needs torch is imported where it is used: that takes seconds, and --help ne
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +15,7 @@ from rich.table import Table
 
 from fairshot.cli.console import CONSOLE, MESSAGES, ConsoleReporter, print_message
 from fairshot.cli.photos import read_photos
-from fairshot.errors import UserError
+from fairshot.errors import UserError, first_of
 from fairshot.teaching.doodle_files import write_doodles
 from fairshot.teaching.names import checked_name
 
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     from fairshot.teaching.evaluating import LabelledFeatures
     from fairshot.teaching.founding import Founding
     from fairshot.teaching.lessons import Lesson
+
+MOST_NAMED = 10  # classes that a line names
 
 StoreFolder = Annotated[Path, typer.Argument(metavar="STORE", help="The folder of the store.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a class.")]
@@ -121,17 +122,12 @@ def new_command(
 def _tell_sessions(founding: Founding, store: Path, without_images: bool) -> None:
     """Say which classes of the run were taught too, or are missing and how to add them."""
     if founding.lessons:
-        _say(f"taught from the shots of the run's sessions: {_some(founding.lessons)}")
+        _say(f"taught from the shots of the run's sessions: {first_of(list(founding.lessons), MOST_NAMED)}")
     if founding.left_out:
         again = "" if without_images else ", or make the store with --sessions"
-        _say(f"left out, because the run learnt them in its sessions: {_some(founding.left_out)}")
+        names = first_of(founding.left_out, MOST_NAMED)
+        _say(f"left out, because the run learnt them in its sessions: {names}")
         _say(f"to add one: fairshot teach {store} NAME PHOTOS{again}")
-
-
-def _some(names: Iterable[str], at_most: int = 10) -> str:
-    """List names, the first of them if they are many."""
-    first, more = list(names)[:at_most], len(list(names)) - at_most
-    return ", ".join(first) + (f" and {more} more" if more > 0 else "")
 
 
 def teach_command(

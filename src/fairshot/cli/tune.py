@@ -154,15 +154,13 @@ def _kept(trials: Iterable[Trial], out: Path) -> list[Trial]:
 
 def _next_command(out: Path, best: Recipe, data: Path | None, root: Path | None) -> str:
     """Return the command that runs the best recipe on the same pictures."""
-    from fairshot.evaluation.run_folder import RECIPE
+    from fairshot.evaluation.run_folder import RECIPE, where_pictures_lie
     from fairshot.methods.own import own_file, own_methods
 
     command = ["fairshot", "run", str(out / RECIPE)]
     if (own := own_file(best.method_name)) is not None:
         command += ["--set", f"method.name={own}:{own_methods()[best.method_name].__name__}"]
-    for option, folder in (("--data", data), ("--root", root)):
-        command += [] if folder is None else [option, str(folder)]
-    return shlex.join(command)
+    return shlex.join([*command, *where_pictures_lie(data, root)])
 
 
 def _value(trial: Trial, by: str) -> float:

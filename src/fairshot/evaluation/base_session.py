@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import load
 
 from fairshot.benchmarks.stream import Stream
-from fairshot.errors import UserError
+from fairshot.errors import UserError, first_of
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import MODEL, NAMED, RESULT, recipe_of
 from fairshot.methods import build
@@ -91,10 +90,6 @@ def _difference(theirs: list[str], ours: list[str]) -> str:
     """Say what sets images of these classes apart."""
     pairs = zip_longest(theirs, ours, fillvalue="none")
     if differing := [(there, here) for there, here in pairs if there != here]:
-        there, here = (_some(names) for names in zip(*differing, strict=True))
+        there, here = (first_of(names, NAMED) for names in zip(*differing, strict=True))
         return f"of the classes {there} there and {here} here"
     return "their pixels differ, or another version of the image decoder reads them otherwise"
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")

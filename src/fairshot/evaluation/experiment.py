@@ -188,11 +188,11 @@ def _warn_if_slow(recipe: Recipe, method: Method[Any], place: Place) -> None:
     if place.fabric.device.type == "cpu" and weights * recipe.model.size**2 > MUCH_FOR_A_CPU:
         advice = (
             f"{recipe.model.backbone} at {recipe.model.size} pixels is very slow to train on a CPU; a small "
-            "network is far faster, than resnet18 at 64 pixels about 30 times: --set model.backbone=tiny"
+            "network is far faster: --set model.backbone=tiny"
         )
         if recipe.model.size > SMALL_SIZE:
             advice += (
-                f"; with smaller pictures it is 3 times faster again: --set model.size={SMALL_SIZE} --set "
+                f"; with smaller pictures it is faster again: --set model.size={SMALL_SIZE} --set "
                 f"model.resize={SMALL_RESIZE}"
             )
         place.reporter.say(advice)

@@ -13,7 +13,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from fairshot.benchmarks.folder import FILE_NAME
-from fairshot.errors import UserError
+from fairshot.errors import UserError, first_of
 from fairshot.files import write_atomically
 from fairshot.methods.own import KEPT, own_file
 from fairshot.recipes import DEFAULT_METHOD, Recipe, read_recipe
@@ -43,8 +43,7 @@ def nearby_runs(folder: Path) -> str:
     for place in (folder, folder.parent):
         runs = [str(path.parent) for path in sorted(place.glob(f"*/{RESULT}"), key=_default_method_first)]
         if runs:
-            more = f" and {len(runs) - NAMED} more" if len(runs) > NAMED else ""
-            return f"; finished runs are {', '.join(runs[:NAMED])}{more}"
+            return f"; finished runs are {first_of(runs, NAMED)}"
     return ""
 
 
@@ -52,7 +51,7 @@ def _default_method_first(result: Path) -> tuple[bool, Path]:
     """Sort runs of the package's own method before others: every command that takes a run takes those."""
     try:
         return json.loads(result.read_bytes()).get("method") != DEFAULT_METHOD, result
-    except (OSError, ValueError):
+    except (OSError, ValueError, AttributeError):  # it is no result, or not readable
         return True, result
 
 
@@ -104,9 +103,13 @@ def command_on_base(
     command = ["fairshot", "run", str(run / RECIPE), "--base", str(run)]
     for key, value in method.items():
         command.append(f"--set=method.{key}={value if isinstance(value, str) else json.dumps(value)}")
-    for option, folder in (("--data", photos), ("--root", root)):
-        command += [] if folder is None else [option, str(folder)]
-    return shlex.join([*command, "--out", out])
+    return shlex.join([*command, *where_pictures_lie(photos, root), "--out", out])
+
+
+def where_pictures_lie(photos: Path | None, root: Path | None) -> list[str]:
+    """Return the options of a command that say where the pictures of a run lie, if anything must be said."""
+    given = (("--data", photos), ("--root", root))
+    return [word for option, folder in given if folder is not None for word in (option, str(folder))]
 
 
 def code_has_changed(run: Path, method: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from fairshot.errors import first_of
 from fairshot.reporting.groups import Group, Spread
 from fairshot.reporting.measures import BASE_INC, INC, INC_AVG, OVERALL, OVERALL_AVG
 from fairshot.reporting.papertables import (
@@ -83,16 +84,11 @@ def _further_settings(groups: Sequence[Group]) -> list[dict[str, Any]]:
 def _named(settings: Mapping[str, Any]) -> list[str]:
     """A remark that tells the settings of a row."""
     told = [f"{key}={value}" for key, value in settings.items()]
-    return [f"with {_at_most(told)}"] if told else []
+    return [f"with {first_of(told, MOST_NAMED)}"] if told else []
 
 
 def _keys(settings: Sequence[Mapping[str, Any]]) -> str:
-    return _at_most(list(dict.fromkeys(key for own in settings for key in own)))
-
-
-def _at_most(words: Sequence[str]) -> str:
-    more = len(words) - MOST_NAMED
-    return ", ".join(words[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return first_of(list(dict.fromkeys(key for own in settings for key in own)), MOST_NAMED)
 
 
 def feature_tables(groups: Sequence[Group], published: Published) -> list[PaperTable]:

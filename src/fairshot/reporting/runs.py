@@ -23,6 +23,7 @@ from fairshot.evaluation.run_folder import (
     LOG,
     RECIPE,
     RESULT,
+    SEARCH,
     TRADEOFF,
     TRAINING,
     TRAINING_COLUMNS,
@@ -221,7 +222,9 @@ def without_repeats(runs: Sequence[Run]) -> list[Run]:
 
 def _is_run(folder: Path) -> bool:
     try:
-        searched = (folder / TRIALS).exists() and not (folder / RESULT).exists()
+        if (folder / RESULT).exists():
+            return True
+        searched = (folder / SEARCH).exists() or (folder / TRIALS).exists()
         return not searched and any((folder / trace).exists() for trace in TRACES)
     except OSError:
         return False
