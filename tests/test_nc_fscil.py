@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fairshot.errors import UserError
-from fairshot.methods.nc_fscil import DotRegression, NCFSCILSettings, balanced, dot_regression, simplex
+from fairshot.methods.nc_fscil import (
+    DotRegression,
+    NCFSCILSettings,
+    balanced,
+    blended,
+    dot_regression,
+    simplex,
+)
 from toys import after_base, fit_toy, toy_method, toy_stream
 
 
@@ -107,6 +114,46 @@ def test_every_class_weighs_the_same_in_a_session_however_many_samples_it_has():
     ]
     expected = sum(sum(own) / len(own) for own in classes) / 3
     assert float(balanced(losses, labels)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_a_blend_of_outputs_is_drawn_to_both_vertices_and_every_class_weighs_the_same(share):
+    outputs = torch.nn.functional.normalize(uniform(5, 6) - 0.5, dim=1)
+    classes, order = torch.tensor([2, 2, 2, 0, 1]), torch.tensor([3, 0, 2, 4, 1])
+    vertices = simplex(4, 6).double()
+    expected = 0.0
+    for part, labels in ((share, classes), (1 - share, classes[order])):
+        for c in set(labels.tolist()):
+            own = [i for i in range(5) if labels[i] == c]
+            for i in own:
+                blend = share * outputs[i] + (1 - share) * outputs[order[i]]
+                cosine = float(blend @ vertices[c] / blend.norm())
+                expected += part * (cosine - 1) ** 2 / 2 / len(own) / len(set(labels.tolist()))
+    assert float(blended(outputs, classes, vertices, share, order)) == pytest.approx(expected)
+
+
+def tuned_weights(**options) -> torch.Tensor:
+    """The neck after the first session of the toy."""
+    method = after_base("nc_fscil", **options)
+    method.learn(toy_stream().sessions[1].train)
+    return torch.cat([weight.detach().flatten() for weight in method.readout.parameters()])
+
+
+def test_a_session_learnt_again_is_the_same_although_blends_are_drawn_by_chance():
+    drawn = tuned_weights(blended_share=1.0)
+    torch.manual_seed(5)
+    assert torch.equal(tuned_weights(blended_share=1.0), drawn)
+    assert not torch.allclose(tuned_weights(blended_share=0.0), drawn)
+
+
+def test_a_step_is_no_longer_than_the_gradient_norm_allows():
+    method = after_base("nc_fscil")
+    before = torch.cat([weight.detach().flatten() for weight in method.readout.parameters()])
+    short = tuned_weights(steps=1, learning_rate=0.5, gradient_norm=0.01) - before
+    free = tuned_weights(steps=1, learning_rate=0.5, gradient_norm=1e9) - before
+    assert float(short.norm()) == pytest.approx(0.5 * 0.01, rel=1e-3)
+    assert float(free.norm()) > 0.5 * 0.02
+    assert float(torch.cosine_similarity(short, free, dim=0)) == pytest.approx(1, abs=1e-4)
 
 
 def test_a_session_tunes_the_neck_towards_the_vertices_and_nothing_else():

@@ -1,4 +1,4 @@
-"""A little gradient descent in a session: on all samples at once, so that nothing is drawn by chance."""
+"""A little gradient descent in a session, on all samples at once."""
 
 from __future__ import annotations
 
@@ -12,15 +12,23 @@ Group = tuple[Iterable[nn.Parameter], float]  # what is trained, and its learnin
 MOMENTUM = 0.9
 
 
-def descend(groups: Sequence[Group], loss: Callable[[], Tensor], steps: int) -> None:
-    """Take steps down a loss over all samples; the learning rates fall along half a cosine."""
+def descend(
+    groups: Sequence[Group], loss: Callable[[], Tensor], steps: int, most_norm: float = math.inf
+) -> None:
+    """Take steps down a loss over all samples; the learning rates fall along half a cosine.
+
+    A gradient longer than `most_norm` is shortened to it.
+    """
     optimiser = torch.optim.SGD(
         [{"params": list(weights), "lr": rate} for weights, rate in groups], momentum=MOMENTUM
     )
+    trained = [weight for group in optimiser.param_groups for weight in group["params"]]
     with torch.inference_mode(False), torch.enable_grad():
         for step in range(steps):
             for group, (_, rate) in zip(optimiser.param_groups, groups, strict=True):
                 group["lr"] = rate * (1 + math.cos(math.pi * step / steps)) / 2
             optimiser.zero_grad()
             loss().backward()  # type: ignore[no-untyped-call]
+            if most_norm < math.inf:
+                nn.utils.clip_grad_norm_(trained, most_norm)
             optimiser.step()

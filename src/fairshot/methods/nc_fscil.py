@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Self, cast
 
+import numpy as np
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
@@ -31,6 +32,9 @@ class NCFSCILSettings(MethodSettings):
     cut_share: Share = 0.4  # of them have a box cut out and filled from another
     steps: int = Field(100, ge=1)  # of fine-tuning in a session
     learning_rate: float = Field(0.25, gt=0)  # of fine-tuning
+    gradient_norm: float = Field(0.3, gt=0)  # longer gradients of fine-tuning are shortened to it
+    blending: float = Field(0.5, gt=0)  # shape of the Beta distribution of weights of blended outputs
+    blended_share: Share = 0.75  # of the steps of fine-tuning blend outputs
 
     @model_validator(mode="after")
     def _shares_fit(self) -> Self:
@@ -86,6 +90,16 @@ def balanced(losses: Tensor, labels: Tensor) -> Tensor:
     return (losses / counts[labels]).sum() / (counts > 0).sum()
 
 
+def blended(outputs: Tensor, classes: Tensor, vertices: Tensor, share: float, order: Tensor) -> Tensor:
+    """Return the loss of outputs of length 1, each blended with another, of which it keeps a share.
+
+    A blend is drawn to both its vertices by their shares; with a share of 1 the outputs stay as they are.
+    """
+    blends, partners = share * outputs + (1 - share) * outputs[order], classes[order]
+    own, other = (balanced(dot_regression(blends, vertices[of]), of) for of in (classes, partners))
+    return share * own + (1 - share) * other
+
+
 class DotRegression(Objective):
     """Draws images, and blends of two, to the vertices of their classes."""
 
@@ -135,9 +149,8 @@ class NCFSCIL(ReadoutSkeleton[NCFSCILSettings]):
 
     The classifier is a simplex equiangular tight frame with a vertex for every class there will be; it
     never changes, and the features are drawn to it. A session fine-tunes a neck behind the frozen
-    backbone on the shots and on one mean feature of every known class, all classes with the same weight.
-    The nearest vertex answers. (Its authors also blend outputs of the neck while it is tuned, which is left
-    out here.)
+    backbone on the shots and on one mean feature of every known class, all classes with the same weight, in
+    most steps on blends of the neck's outputs. The nearest vertex answers.
     Needs to know in advance: the number of classes to come. Stores: one mean feature a class. Costs at
     test time: one pass, and fine-tuning in every session.
     """
@@ -149,7 +162,7 @@ class NCFSCIL(ReadoutSkeleton[NCFSCILSettings]):
         stores="one mean feature a class, the vertices",
         knows_future=True,
     )
-    decision_settings = frozenset({"steps", "learning_rate"})
+    decision_settings = frozenset({"steps", "learning_rate", "gradient_norm", "blending", "blended_share"})
     state = (*ReadoutSkeleton.state, "vertices")
     drawn = ("vertices",)
     vertices: Tensor  # (total classes, width)
@@ -187,16 +200,27 @@ class NCFSCIL(ReadoutSkeleton[NCFSCILSettings]):
         old = means[: self.seen_classes, 0]
         samples = torch.cat([features["g"][:, 0], old]).clone()
         classes = torch.cat([labels, torch.arange(len(old), device=labels.device)])
-        targets = self.vertices[classes].clone()
-        neck = copy.deepcopy(self.readout).requires_grad_(True)
-        chosen = self.settings
-        descend(
-            [(neck.parameters(), chosen.learning_rate)],
-            lambda: chosen.loss_weight * balanced(dot_regression(neck(samples), targets), classes),
-            chosen.steps,
-        )
-        self.embedder.follow_with(neck, chosen.width)
+        self.embedder.follow_with(self.tuned(samples, classes), self.settings.width)
         self.prototypes, self.counts = means, counts
+
+    def tuned(self, samples: Tensor, classes: Tensor) -> nn.Module:
+        """Return a copy of the neck, drawn further to the vertices of the classes of some features g.
+
+        What is drawn by chance depends on the number of classes alone: a session learnt again is the same.
+        """
+        neck, chosen = copy.deepcopy(self.readout).requires_grad_(True), self.settings
+        vertices, rng = self.vertices.clone(), np.random.default_rng(self.seen_classes)
+
+        def loss() -> Tensor:
+            share = rng.beta(chosen.blending, chosen.blending) if rng.random() < chosen.blended_share else 1.0
+            order = torch.from_numpy(rng.permutation(len(samples))).to(samples.device)
+            outputs = normalize(neck(samples), dim=1)
+            return chosen.loss_weight * blended(outputs, classes, vertices, share, order)
+
+        descend(
+            [(neck.parameters(), chosen.learning_rate)], loss, chosen.steps, most_norm=chosen.gradient_norm
+        )
+        return neck
 
     def targets(self) -> Tensor:
         """Return the vertex of each class seen."""
