@@ -2,10 +2,12 @@
 
 from contextlib import suppress
 from functools import cache
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 from fairshot.benchmarks.stream import Stream
 from fairshot.errors import TrainingStopped
@@ -142,6 +144,41 @@ def test_its_classifiers_can_be_made_anew_of_what_was_trained(name):
     anew, trained = run_sessions(method, stream), run_sessions(after_base(name), stream)
     for one, other in zip(anew.confusions, trained.confusions, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+DECISIONS = [(name, each) for name in methods() for each in sorted(method_named(name).decision_settings)]
+
+
+@cache
+def short_training(name: str) -> tuple[list[float], dict[str, torch.Tensor]]:
+    return training_with(name)
+
+
+def training_with(name: str, **options: Any) -> tuple[list[float], dict[str, torch.Tensor]]:
+    """The losses of a short training, and the network that comes of it."""
+    training = SHORT.model_copy(update={"epochs": 1})
+    method, history = fit_toy(name, training=training, **options)
+    return [row["loss"] for row in history], method.embedder.state_dict()
+
+
+def another(name: str, setting: str) -> Any:
+    """A valid value of a setting that is not the one the toy has."""
+    kind, small = method_named(name).Settings, SMALL.get(name, {})
+    given = getattr(kind.model_validate(small), setting)
+    choices = get_args(kind.model_fields[setting].annotation)
+    for value in (*choices, True, False, 2, 7, 0.3, 0.6):
+        with suppress(ValidationError):
+            if getattr(kind.model_validate(small | {setting: value}), setting) != given:
+                return value
+    raise AssertionError(f"no other value found for {setting}, which is {given}")
+
+
+@pytest.mark.parametrize(("name", "setting"), DECISIONS)
+def test_a_setting_of_the_decision_leaves_the_training_as_it_is(name, setting):
+    losses, network = training_with(name, **{setting: another(name, setting)})
+    expected, same = short_training(name)
+    assert losses == expected
+    assert all(torch.equal(network[key], same[key]) for key in same)
 
 
 @every_method

@@ -72,13 +72,14 @@ def fit_toy(
     folder: Path | None = None,
     training: TrainingSettings = TRAINING,
     deadline: float = math.inf,
+    **options: Any,
 ) -> tuple[Method[Any], list[Row]]:
     """Train a system on the base session of the toy, as an experiment would; return it and its curve."""
     training = training.model_copy(update=TRAINED.get(name, {}))
     trainer = Trainer(choose_hardware("cpu"), training, VIEWS, MODEL.size, seed, folder, deadline=deadline)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        method = toy_method(name)
+        method = toy_method(name, **options)
         method.fit_base(toy_stream().base.train, trainer)
     return method, trainer.history
 

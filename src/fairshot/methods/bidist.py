@@ -51,6 +51,7 @@ class BiDist(ExemplarSkeleton[BiDistSettings]):
         stores="one picture, one mean feature and one row a class",
         keeps_exemplars=True,
     )
+    decision_settings = frozenset({"steps", "learning_rate", "distillation", "mixer_learning_rate"})
     parts = ("embedder", "current", "mixer")
     state = (*ExemplarSkeleton.state, "rows")
     current: Embedder

@@ -75,6 +75,9 @@ class CFSCIL(Episodic[CFSCILSettings], ReadoutSkeleton[CFSCILSettings]):
         "episodes with a sharpened cosine; nudges prototypes apart and realigns one layer",
         stores="one mean activation a class",
     )
+    decision_settings = frozenset(
+        {"mode", "repulsion", "nudging_steps", "nudging_rate", "realigning_steps", "realigning_rate"}
+    )
     parts = ("embedder", "realigned")
     realigned: nn.Module  # the layer that answers; in the embedder it stays as it was trained
 

@@ -48,6 +48,9 @@ class TOPIC(ExemplarSkeleton[TOPICSettings]):
         stores="nodes of a neural gas, one picture a node",
         keeps_exemplars=True,
     )
+    decision_settings = frozenset(
+        {"nodes", "rounds", "steps", "learning_rate", "anchor", "min_max", "margin"}
+    )
     state = (*ExemplarSkeleton.state, "nodes", "spread", "edges")
     nodes: Tensor  # (M, d) of length 1; their labels are those of their exemplars
     spread: Tensor  # (M, d) variance of the features around each node
