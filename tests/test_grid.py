@@ -81,6 +81,11 @@ def test_a_comparison_stops_goes_on_and_grows(tmp_path):
     assert "going on from step" in (tmp_path / "grid" / "ncm-seed0" / "log.txt").read_text()
     assert (tmp_path / "grid" / "ncm-seed0" / "figures").is_dir()
     before = (tmp_path / "grid" / "ncm-seed0" / "result.json").stat().st_mtime_ns
+    late = fairshot(tmp_path, *first, "--seed", "0", "--seed", "1", "--max-minutes", "0")
+    assert late.process.exitcode == 75
+    assert late.stdout.splitlines()[-1] == "as a page: fairshot report grid"  # what has finished is shown
+    assert "the same command goes on" in late.stderr
+    assert not (tmp_path / "grid" / "teen-seed1").exists()  # none begins after one was stopped
     more = fairshot(tmp_path, *first, "--class-order", "5")
     assert more.process.exitcode == 0, more.stderr
     shuffled = Result.read(tmp_path / "grid" / "teen-seed0-order5")

@@ -23,7 +23,7 @@ from fairshot.training.hardware import choose_hardware
 def run_here(
     cells: list[Cell], view: GridView, device: str, root: Path | None, fresh: bool, max_minutes: float
 ) -> Iterator[Ended | None]:
-    """Run cells one after the other."""
+    """Run cells one after the other, until one is stopped."""
     fabric, began = choose_hardware(device), time.monotonic()
     place = Place(Path(), fabric, this_command(), root, fresh=fresh)
     for cell in cells:
@@ -33,6 +33,9 @@ def run_here(
             run(cell.recipe, replace(place, out=cell.out, max_minutes=max(0, left), reporter=reporter))
         except UserError as problem:  # the others can still run
             yield Ended(cell, str(problem))
+        except TrainingStopped as stopped:
+            yield Ended(cell, str(stopped), unfinished=True)
+            return
         else:
             yield Ended(cell)
 

@@ -103,7 +103,7 @@ class Trial:
     recipe: Recipe
     metrics: Metrics
     novel_only: float  # average over the sessions
-    seconds: float  # of training, shared by the trials that differ only in how they decide
+    seconds: float  # of the base session, shared by the trials that differ only in how they decide
 
 
 def tune(
@@ -145,7 +145,7 @@ def describe(trial: Trial) -> str:
     return (
         f"{changes}: overall {found.overall_avg:.2f}  last {found.last:.2f}  base {found.base_avg:.2f}  "
         f"inc {found.inc_avg:.2f}  harmonic mean {found.harmonic_mean_avg:.2f}  "
-        f"novel-only {trial.novel_only:.2f}  ({trial.seconds:.0f} s of training)"
+        f"novel-only {trial.novel_only:.2f}  ({trial.seconds:.0f} s of base session)"
     )
 
 

@@ -61,6 +61,7 @@ class ALICE(Skeleton[ALICESettings]):
     name = "alice"
     Settings = ALICESettings
     facts = Facts("angular penalty over base and fused classes; balanced class means")
+    decision_settings = frozenset({"balanced"})
 
     def objective(self) -> AngularPenalty:
         """Return the angular penalty."""

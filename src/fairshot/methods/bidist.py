@@ -40,15 +40,15 @@ class BiDist(ExemplarSkeleton[BiDistSettings]):
     the current branch of the session before, which knows the classes since. A class leans on the base
     teacher as far as it resembles base classes. A small net judges how novel an image looks and mixes
     the cosines of both branches accordingly.
-    Needs to know in advance: nothing. Stores: a picture, a mean feature and a row a class. Costs at test
-    time: two passes, one a branch, and fine-tuning in every session.
+    Needs to know in advance: nothing. Stores: a picture, a mean feature and a row a class, and the
+    second branch. Costs at test time: two passes, one a branch, and fine-tuning in every session.
     """
 
     name = "bidist"
     Settings = BiDistSettings
     facts = Facts(
         "fine-tunes a second branch with two teachers; a small net mixes both branches",
-        stores="one picture, one mean feature and one row a class",
+        stores="one picture, one mean feature and one row a class; a second network",
         keeps_exemplars=True,
     )
     decision_settings = frozenset({"steps", "learning_rate", "distillation", "mixer_learning_rate"})

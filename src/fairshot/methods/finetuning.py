@@ -13,7 +13,7 @@ MOMENTUM = 0.9
 
 
 def descend(
-    groups: Sequence[Group], loss: Callable[[], Tensor], steps: int, most_norm: float = math.inf
+    groups: Sequence[Group], loss: Callable[[], Tensor], steps: int, most_norm: float | None = None
 ) -> None:
     """Take steps down a loss over all samples; the learning rates fall along half a cosine.
 
@@ -29,6 +29,6 @@ def descend(
                 group["lr"] = rate * (1 + math.cos(math.pi * step / steps)) / 2
             optimiser.zero_grad()
             loss().backward()  # type: ignore[no-untyped-call]
-            if most_norm < math.inf:
+            if most_norm is not None:
                 nn.utils.clip_grad_norm_(trained, most_norm)
             optimiser.step()

@@ -32,9 +32,9 @@ class NCFSCILSettings(MethodSettings):
     cut_share: Share = 0.4  # of them have a box cut out and filled from another
     steps: int = Field(100, ge=1)  # of fine-tuning in a session
     learning_rate: float = Field(0.25, gt=0)  # of fine-tuning
-    gradient_norm: float = Field(0.3, gt=0)  # longer gradients of fine-tuning are shortened to it
+    gradient_norm: float | None = Field(None, gt=0)  # longer gradients of fine-tuning are shortened to it
     blending: float = Field(0.5, gt=0)  # shape of the Beta distribution of weights of blended outputs
-    blended_share: Share = 0.75  # of the steps of fine-tuning blend outputs
+    blended_share: Share = 0.0  # of the steps of fine-tuning blend outputs
 
     @model_validator(mode="after")
     def _shares_fit(self) -> Self:
@@ -84,19 +84,21 @@ def dot_regression(outputs: Tensor, vertices: Tensor) -> Tensor:
     return (cosines - 1).square() / 2
 
 
-def balanced(losses: Tensor, labels: Tensor) -> Tensor:
+def balanced_mean(losses: Tensor, labels: Tensor) -> Tensor:
     """Return the mean over classes of the mean loss of each, whatever the number of its samples."""
     counts = torch.bincount(labels)
     return (losses / counts[labels]).sum() / (counts > 0).sum()
 
 
-def blended(outputs: Tensor, classes: Tensor, vertices: Tensor, share: float, order: Tensor) -> Tensor:
+def blended_loss(outputs: Tensor, classes: Tensor, vertices: Tensor, share: float, order: Tensor) -> Tensor:
     """Return the loss of outputs of length 1, each blended with another, of which it keeps a share.
 
     A blend is drawn to both its vertices by their shares; with a share of 1 the outputs stay as they are.
     """
     blends, partners = share * outputs + (1 - share) * outputs[order], classes[order]
-    own, other = (balanced(dot_regression(blends, vertices[of]), of) for of in (classes, partners))
+    own, other = (
+        balanced_mean(dot_regression(blends, vertices[labels]), labels) for labels in (classes, partners)
+    )
     return share * own + (1 - share) * other
 
 
@@ -151,8 +153,8 @@ class NCFSCIL(ReadoutSkeleton[NCFSCILSettings]):
     never changes, and the features are drawn to it. A session fine-tunes a neck behind the frozen
     backbone on the shots and on one mean feature of every known class, all classes with the same weight, in
     most steps on blends of the neck's outputs. The nearest vertex answers.
-    Needs to know in advance: the number of classes to come. Stores: one mean feature a class. Costs at
-    test time: one pass, and fine-tuning in every session.
+    Needs to know in advance: the number of classes to come. Stores: one mean feature and one vertex a
+    class. Costs at test time: one pass, and fine-tuning in every session.
     """
 
     name = "nc_fscil"
@@ -206,7 +208,7 @@ class NCFSCIL(ReadoutSkeleton[NCFSCILSettings]):
     def tuned(self, samples: Tensor, classes: Tensor) -> nn.Module:
         """Return a copy of the neck, drawn further to the vertices of the classes of some features g.
 
-        What is drawn by chance depends on the number of classes alone: a session learnt again is the same.
+        What is blended is drawn alike in every run, so that a session learnt again is the same.
         """
         neck, chosen = copy.deepcopy(self.readout).requires_grad_(True), self.settings
         vertices, rng = self.vertices.clone(), np.random.default_rng(self.seen_classes)
@@ -215,11 +217,9 @@ class NCFSCIL(ReadoutSkeleton[NCFSCILSettings]):
             share = rng.beta(chosen.blending, chosen.blending) if rng.random() < chosen.blended_share else 1.0
             order = torch.from_numpy(rng.permutation(len(samples))).to(samples.device)
             outputs = normalize(neck(samples), dim=1)
-            return chosen.loss_weight * blended(outputs, classes, vertices, share, order)
+            return chosen.loss_weight * blended_loss(outputs, classes, vertices, share, order)
 
-        descend(
-            [(neck.parameters(), chosen.learning_rate)], loss, chosen.steps, most_norm=chosen.gradient_norm
-        )
+        descend([(neck.parameters(), chosen.learning_rate)], loss, chosen.steps, chosen.gradient_norm)
         return neck
 
     def targets(self) -> Tensor:

@@ -37,15 +37,15 @@ class TOPIC(ExemplarSkeleton[TOPICSettings]):
     fine-tunes the network on the shots; an anchor loss keeps the pictures of old nodes where they were,
     and a min-max loss draws shots to the node that grows for their class and keeps that node away from
     neighbours of other classes. The class of the nearest node answers.
-    Needs to know in advance: nothing. Stores: the nodes and a picture of each. Costs at test time: one
-    pass, and fine-tuning of the network in every session.
+    Needs to know in advance: nothing. Stores: the nodes, their edges, the spread and a picture of
+    each. Costs at test time: one pass, and fine-tuning of the network in every session.
     """
 
     name = "topic"
     Settings = TOPICSettings
     facts = Facts(
         "a neural gas over the features is kept in place while the network is fine-tuned",
-        stores="nodes of a neural gas, one picture a node",
+        stores="nodes of a neural gas with edges and spread, one picture a node",
         keeps_exemplars=True,
     )
     decision_settings = frozenset(
