@@ -163,12 +163,12 @@ def test_a_machine_that_is_lost_costs_a_fresh_run_no_checkpoint(tmp_path, monkey
         return function(task)
 
     monkeypatch.setattr(cluster, "_connected", lambda: OneMachine(lost_once))
-    (ended,) = cluster.run_on_ray(cells, "cpu", "", None, fresh=True, max_minutes=math.inf)
+    (ended,) = cluster.run_on_ray(cells, "cpu", "", None, None, fresh=True, max_minutes=math.inf)
     assert ended.problem is None
     assert "going on from step 1\n" in (cells[0].out / "log.txt").read_text()
     monkeypatch.setattr(cluster, "_connected", lambda: OneMachine(lambda function, task: function(task)))
     with claimed(cells[0].out):
-        (ended,) = cluster.run_on_ray(cells, "cpu", "", None, fresh=True, max_minutes=math.inf)
+        (ended,) = cluster.run_on_ray(cells, "cpu", "", None, None, fresh=True, max_minutes=math.inf)
     assert "in use by another process" in ended.problem
     assert cells[0].finished
 
@@ -180,10 +180,10 @@ def test_what_a_machine_refuses_or_has_no_time_for_is_not_cleared(tmp_path, monk
     (cell.out / "result.json").write_text("{}")
     monkeypatch.setattr(cluster, "_connected", lambda: OneMachine(lambda function, task: function(task)))
     nowhere = tmp_path / "nothing here"
-    (refused,) = cluster.run_on_ray([cell], "cpu", "", nowhere, fresh=True, max_minutes=math.inf)
+    (refused,) = cluster.run_on_ray([cell], "cpu", "", nowhere, None, fresh=True, max_minutes=math.inf)
     assert "CIFAR-100 was not found" in refused.problem
     assert cell.finished
-    (late,) = cluster.run_on_ray([cell], "cpu", "", nowhere, fresh=True, max_minutes=0)
+    (late,) = cluster.run_on_ray([cell], "cpu", "", nowhere, None, fresh=True, max_minutes=0)
     assert (late.unfinished, late.problem) == (True, "the time was up before it began")
     assert cell.finished
 
@@ -207,7 +207,7 @@ def test_a_time_limit_is_that_of_the_whole_grid_through_ray_too(tmp_path, monkey
     monkeypatch.setattr(cluster, "run", run_two_minutes)
     monkeypatch.setattr(cluster, "_connected", lambda: OneMachine(lambda function, task: function(task)))
     cells = plan(["ncm"], ["doodles"], [0, 1, 2], [None], [], tmp_path)
-    ended = list(cluster.run_on_ray(cells, "cpu", "", None, fresh=False, max_minutes=3))
+    ended = list(cluster.run_on_ray(cells, "cpu", "", None, None, fresh=False, max_minutes=3))
     assert [each.unfinished for each in ended] == [False, False, True]
     assert limits == [3, 1]
 

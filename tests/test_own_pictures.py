@@ -20,11 +20,12 @@ from fairshot.recipes import load_recipe
 from fairshot.teaching import Store, found_on_run
 from fairshot.training.hardware import choose_hardware
 
-TINY = [
+SMALL = [
     *("--set", "model.backbone=tiny", "--set", "model.size=16", "--set", "model.resize=16"),
     *("--set", "model.small_stem=false", "--set", "training.epochs=2", "--set", "training.batch=10"),
-    *("--set", "method.sr_width=32", "--device", "cpu"),
+    *("--device", "cpu"),
 ]
+TINY = [*SMALL, "--set", "method.sr_width=32"]
 COLOURS = {"cyan": (0, 220, 220), "green": (20, 180, 30), "navy": (10, 10, 120), "red": (220, 20, 20)}
 COLOURS |= {"white": (250, 250, 250), "yellow": (240, 230, 20)}
 
@@ -72,6 +73,32 @@ def test_a_folder_of_pictures_is_split_learnt_and_replayed(photos, tmp_path):
     other = fairshot(tmp_path, *command, "--set", "benchmark.shots=3", "--fresh")
     assert other.process.exitcode == 2
     assert "benchmark.shots: 3 was asked for, but the split that is used again has 5" in other.stderr
+
+
+def test_methods_are_compared_on_own_pictures_that_are_split_alike(photos, tmp_path):
+    command = ("compare", "ncm", "sss", "--data", "photos", *SMALL)
+    done = fairshot(tmp_path, *command)
+    assert done.process.exitcode == 0, done.stderr
+    runs = [tmp_path / "runs" / "compare-photos" / f"{name}-seed0" for name in ("ncm", "sss")]
+    one, other = (json.loads((run / "split.json").read_text()) for run in runs)
+    assert one["classes"] == other["classes"]
+    assert {Result.read(run).pictures for run in runs} == {one["pictures"]}
+    again = fairshot(tmp_path, *command)
+    assert again.process.exitcode == 0, again.stderr
+    assert again.stderr.count("finished already") == 2
+    both = fairshot(tmp_path, *command, "--benchmark", "doodles")
+    assert both.process.exitcode == 2
+    assert "own pictures are compared by themselves, but --benchmark doodles was given" in both.stderr
+
+
+def test_a_comparison_says_once_what_was_not_run_and_why(photos, tmp_path):
+    shutil.rmtree(photos / "red")
+    (photos / "red").mkdir()
+    refused = fairshot(tmp_path, "compare", "ncm", "sss", "--data", "photos", *SMALL)
+    assert refused.process.exitcode == 2
+    assert refused.stderr.count("too few usable images: red (0)") == 2  # once for each
+    last = "not among the results, for the reasons above: ncm folder seed 0, sss folder seed 0"
+    assert refused.stderr.rstrip().endswith(last)
 
 
 def test_settings_and_gates_are_chosen_on_own_pictures_too(photos, tmp_path):

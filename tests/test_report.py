@@ -318,7 +318,7 @@ def test_collections_are_named_and_reported_only_where_they_are_given(tmp_path):
     code, printed = fairshot("report", tmp_path / "all", "--out", tmp_path / "one")
     assert code == 0
     assert f"2 runs; to see them: fairshot report '{short}'\n" in printed
-    assert f"1 run; to see them: fairshot report {trials}\n" in printed
+    assert f"1 run; to see it: fairshot report {trials}\n" in printed
     page = (tmp_path / "one" / "report.html").read_text()
     assert f"fairshot report {trials}</code> <small>1 run<" in page
     assert "<h1>ncm on doodles</h1>" in page

@@ -204,7 +204,8 @@ def _refuse_near_empty(by_class: dict[str, list[str]], shots: int) -> None:
     if few:
         raise UserError(
             f"these classes have too few usable images: {', '.join(few)}; each class needs at least "
-            f"{shots + 1}, {shots} shots (benchmark.shots) and one to test: add images, or remove the folder"
+            f"{shots + 1}, {shots} shots (benchmark.shots) and one to test: add images or remove the folder; "
+            "to teach classes from all images there are, without a test, use fairshot new and fairshot teach"
         )
 
 

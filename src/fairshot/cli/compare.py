@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fairshot.cli.console import CONSOLE, this_command
-from fairshot.cli.options import Device, Fresh, Minutes, Root, Set
+from fairshot.cli.options import Data, Device, Fresh, Minutes, Root, Set
 from fairshot.cli.run import present
 from fairshot.errors import UserError
 
@@ -20,7 +20,10 @@ Methods = Annotated[
 ]
 Benchmarks = Annotated[
     list[str],
-    typer.Option("--benchmark", help="The benchmark they run on; give it several times for several."),
+    typer.Option(
+        "--benchmark",
+        help="The benchmark they run on, doodles if not given; give it several times for several.",
+    ),
 ]
 Seeds = Annotated[
     list[int],
@@ -46,7 +49,8 @@ Out = Annotated[
 
 def compare_command(
     methods: Methods,
-    benchmarks: Benchmarks = ["doodles"],  # noqa: B006 - typer copies it
+    benchmarks: Benchmarks = [],  # noqa: B006 - typer copies it
+    data: Data = None,
     set_: Set = [],  # noqa: B006 - typer copies it
     seeds: Seeds = [0],  # noqa: B006 - typer copies it
     class_orders: ClassOrders = [],  # noqa: B006 - typer copies it
@@ -67,21 +71,30 @@ def compare_command(
     # All this takes seconds to import, and --help needs none.
     from fairshot.cli.grid import GridView, complain, run_here, watch
     from fairshot.evaluation.cluster import Ended, run_on_ray
+    from fairshot.evaluation.experiment import OWN_PICTURES
     from fairshot.evaluation.grid import plan
     from fairshot.evaluation.result import Result
     from fairshot.reporting.conditions import conditions_table
 
-    out = out or Path("runs") / "-".join(["compare", *dict.fromkeys(benchmarks)])
+    benchmarks = benchmarks or ["doodles" if data is None else OWN_PICTURES]
+    if data is not None and set(benchmarks) != {OWN_PICTURES}:
+        raise UserError(
+            "--data: own pictures are compared by themselves, but --benchmark "
+            f"{', '.join(benchmarks)} was given; leave one of them out"
+        )
+    sources = dict.fromkeys(benchmarks) if data is None else [data.resolve().name]
+    out = out or Path("runs") / "-".join(["compare", *sources])
     cells = plan(methods, benchmarks, seeds, class_orders or [None], set_, out)
-    done = [cell for cell in cells if cell.finished and not fresh]
+    # Of own pictures a run itself finds out whether they are still the same.
+    done = [cell for cell in cells if cell.finished and not fresh and data is None]
     waiting = [cell for cell in cells if cell not in done]
     with GridView(cells) as view:
         for cell in done:
             view.close(Ended(cell), note=f"{cell.out} is finished already; --fresh runs it again")
         if on_ray and waiting:
-            source = run_on_ray(waiting, device, this_command(), root, fresh, max_minutes)
+            source = run_on_ray(waiting, device, this_command(), root, data, fresh, max_minutes)
         else:
-            source = run_here(waiting, view, device, root, fresh, max_minutes)
+            source = run_here(waiting, view, device, root, data, fresh, max_minutes)
         problems = watch(source, view)
     results = [Result.read(cell.out) for cell in cells if cell.finished]
     if results:

@@ -21,11 +21,17 @@ from fairshot.training.hardware import choose_hardware
 
 
 def run_here(
-    cells: list[Cell], view: GridView, device: str, root: Path | None, fresh: bool, max_minutes: float
+    cells: list[Cell],
+    view: GridView,
+    device: str,
+    root: Path | None,
+    photos: Path | None,
+    fresh: bool,
+    max_minutes: float,
 ) -> Iterator[Ended | None]:
     """Run cells one after the other, until one is stopped."""
     fabric, began = choose_hardware(device), time.monotonic()
-    place = Place(Path(), fabric, this_command(), root, fresh=fresh)
+    place = Place(Path(), fabric, this_command(), root, photos, fresh=fresh)
     for cell in cells:
         left = max_minutes - (time.monotonic() - began) / 60
         reporter = view.reporter(cell)
@@ -56,10 +62,10 @@ def watch(source: Iterator[Ended | None], view: GridView) -> list[Ended]:
 
 
 def complain(problems: list[Ended]) -> None:
-    """Say what did not end well, once everything else is shown."""
-    failed = [f"{ended.cell.title}: {ended.problem}" for ended in problems if not ended.unfinished]
+    """Say what did not end well, once everything else is shown; problems were told as they came."""
+    failed = [ended.cell.title for ended in problems if not ended.unfinished]
     if failed:
-        raise UserError("\n".join(failed))
+        raise UserError(f"not among the results, for the reasons above: {', '.join(failed)}")
     if problems:
         raise TrainingStopped("\n".join(f"{ended.cell.title}: {ended.problem}" for ended in problems))
 
@@ -100,9 +106,9 @@ class GridView:
         self.open.remove(ended.cell)
         if ended.cell.out in self.elsewhere:
             self.bars.remove_task(self.elsewhere.pop(ended.cell.out))
-        if note or ended.problem:
+        if note or (ended.problem and not ended.unfinished):
             print_message(note or f"{ended.cell.title}: {ended.problem}")
-        elif self.bars.disable:
+        elif self.bars.disable and not ended.unfinished:
             print_message(f"{ended.cell.title}: finished; runs still to come: {len(self.open)}")
         self.bars.advance(self.overall)
 

@@ -43,6 +43,7 @@ class Task:
     device: str
     command: str
     root: Path | None
+    photos: Path | None
     deadline: float  # in seconds of time.time(), which machines share
     own_methods: list[str]
     fresh: bool
@@ -50,7 +51,13 @@ class Task:
 
 
 def run_on_ray(
-    cells: Sequence[Cell], device: str, command: str, root: Path | None, fresh: bool, max_minutes: float
+    cells: Sequence[Cell],
+    device: str,
+    command: str,
+    root: Path | None,
+    photos: Path | None,
+    fresh: bool,
+    max_minutes: float,
 ) -> Iterator[Ended | None]:
     """Run cells on the Ray cluster that is reachable from here, or on this machine if none is.
 
@@ -58,13 +65,13 @@ def run_on_ray(
     which they do after a checkpoint. A fresh run is cleared once: one whose machine is lost goes on.
     """
     deadline, call = time.time() + 60 * max_minutes, uuid.uuid4().hex
-    root = None if root is None else root.resolve()
+    root, photos = (None if path is None else path.resolve() for path in (root, photos))
     ray = _connected()
     if device == "auto":
         device = "cuda" if ray.cluster_resources().get("GPU", 0) else "cpu"
     gpus = 1 if device == "cuda" else 0
     start = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(_run_there)
-    task = Task("", Path(), device, command, root, deadline, own_sources(), fresh, call)
+    task = Task("", Path(), device, command, root, photos, deadline, own_sources(), fresh, call)
     waiting = {}
     try:
         for cell in cells:
@@ -121,6 +128,7 @@ def _run_there(task: Task) -> Ended:
         choose_hardware(task.device),
         task.command,
         task.root,
+        task.photos,
         fresh=task.fresh,
         max_minutes=minutes,
         reporter=LogReporter(task.out / LOG),

@@ -42,5 +42,7 @@ def write_report(
     }
     write_atomically(out / PAGE, render_page(chapters, runs, command, further).encode())
     for line, count in further.items():
-        reporter.say(f"not in this report: {count} run{'s' * (count > 1)}; to see them: {line}")
+        reporter.say(
+            f"not in this report: {f'{count} runs; to see them' if count > 1 else '1 run; to see it'}: {line}"
+        )
     return out / PAGE
