@@ -1,16 +1,18 @@
 """CEC: attention over prototypes and one query, learnt in episodes whose later classes are turned images."""
 
 import math
+import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from fairshot.errors import UserError
+from fairshot.errors import TrainingStopped, UserError
 from fairshot.methods.cec import ClassifierAttention, PseudoSessions
 from fairshot.training.episodes import Episode
-from toys import after_base, toy_method, toy_stream
+from fairshot.training.loop import TrainingSettings
+from toys import after_base, fit_toy, toy_method, toy_stream
 
 
 def uniform(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -122,6 +124,20 @@ def test_the_attention_learns_only_in_the_episodes():
     assert seen["base"] == (False, None)
     assert seen["episodes"][0]
     assert seen["episodes"][1]["batch"] == 3 * 10
+
+
+def test_a_training_that_stops_in_the_episodes_says_so(tmp_path):
+    training, told = TrainingSettings(epochs=1, batch=60, learning_rate=0.02), []
+    for _ in range(100):
+        try:
+            fit_toy("cec", folder=tmp_path, training=training, deadline=0.0)
+        except TrainingStopped as stopped:
+            told.append(str(stopped))
+        else:
+            break
+    first, last = told[0], told[-1]
+    assert re.fullmatch(r"stopped after 1 of (\d+) steps", first)
+    assert re.fullmatch(r"stopped after (\d+) of \1 steps in episodes", last)
 
 
 @pytest.mark.parametrize("name", ["cec", "c_fscil"])

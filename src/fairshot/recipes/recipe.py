@@ -124,8 +124,8 @@ def read_recipe(path: Path) -> Recipe:
         content["method"]["name"] = known.name
     elif MARK in name or (name not in methods() and class_named(path.parent / KEPT, name)):
         raise UserError(
-            f"{path}: {name} is a method from a file of its own, and reading a run runs no code; this is "
-            "possible only where the command names that file too: fairshot run BENCHMARK/file.py:Class"
+            f"{path}: {name} is a method from a file of its own, and reading a run runs no code; only "
+            "commands that name that file can use it: fairshot run BENCHMARK/file.py:Class, or compare"
         )
     return check_recipe(content)
 

@@ -36,7 +36,7 @@ def answer_view(prediction: Prediction, thumbnails: Thumbnails) -> str:
                 _span("fs-number", f"{candidate.similarity:.3f}"),
             )
         )
-    note = '<div class="fs-note">Similarity; an empty bar is the least similar class.</div>'
+    note = _block("fs-note", "Similarity: bars run from the least similar class, empty, to the most similar.")
     return f'<div class="fs-card fs-answer">{verdict}{"".join(bars)}{note}</div>'
 
 

@@ -29,6 +29,7 @@ from fairshot.training.views import NOISE_COLUMNS, ViewSettings, random_view
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
+BASE = "base"  # the phase that every training has
 CHECKPOINT_SHARE = 0.03  # of the time may go into checkpoints
 STEPS_BETWEEN_AGREEMENTS = 8  # how often several processes ask each other whether to stop
 
@@ -104,7 +105,7 @@ class Trainer:
         self,
         objective: Objective,
         data: LabelledPictures,
-        phase: str = "base",
+        phase: str = BASE,
         settings: TrainingSettings | None = None,
     ) -> None:
         """Train an objective on the base session; go on from its last checkpoint if there is one.
@@ -127,7 +128,7 @@ class Trainer:
         total = settings.epochs * batches.steps_per_epoch
         with (
             watch_for_interruption() as interrupted,
-            self.reporter.track("training", total, run.step) as advance,
+            self.reporter.track(f"training{run.in_phase}", total, run.step) as advance,
         ):
             while run.step < total:
                 run.take_step(total)
@@ -135,7 +136,7 @@ class Trainer:
                 next_ends = time.monotonic() + (run.quickest_step if run.step < total else 0)
                 if self._must_stop(interrupted() or next_ends > self.deadline, run.step):
                     run.write_checkpoint()
-                    raise TrainingStopped(f"stopped after {run.step} of {total} steps")
+                    raise TrainingStopped(f"stopped after {run.step} of {total} steps{run.in_phase}")
                 if run.checkpoint_is_due(total):
                     run.write_checkpoint()
         self._append(run.history)
@@ -197,6 +198,7 @@ class _Run:
     ) -> None:
         self.trainer, self.settings, self.objective, self.batches = trainer, settings, objective, batches
         self.images = images
+        self.in_phase = "" if phase == BASE else f" in {phase}"  # as messages say it
         fabric = trainer.fabric
         share_batch_norms(objective, fabric)
         objective.to(fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -354,7 +356,7 @@ class _Run:
         self.earlier_seconds = checkpoint.note["seconds"]
         self.trainer.earlier_seconds += self.earlier_seconds
         self._count_compilation(checkpoint.note["compile_seconds"])
-        self.trainer.reporter.say(f"going on from step {self.step}")
+        self.trainer.reporter.say(f"going on from step {self.step}{self.in_phase}")
 
     def _refuse_another(self, note: dict[str, Any], weights: dict[str, Tensor]) -> None:
         """Refuse another training's checkpoint: its network may have seen what is held out from this one."""
