@@ -71,8 +71,9 @@ def write_run(folder: Path, result: Result, *, features: bool = True, trade_off:
                 "overall_avg": 60 - 40 * s**2,
                 "inc_avg": 30 + 60 * s,
                 "harmonic_mean_avg": 45 + 30 * s - 90 * s**2,
+                "tuned": place == 4,
             }
-            for s in np.linspace(0, 0.3, 7)
+            for place, s in enumerate(np.linspace(0, 0.3, 7))
         ]
         rules = {
             "rules": [

@@ -180,6 +180,15 @@ def test_classes_are_compared_with_the_baseline_wherever_it_stands(tmp_path):
     assert "ncm: since the session that introduced the class" in text
 
 
+def test_what_gates_chosen_on_pseudo_novel_classes_give_is_a_table(cifar):
+    section = (
+        cifar.page.read_text().partition("<h3>Trade-off of the gates</h3>")[2].partition("</section>")[0]
+    )
+    cells = [re.findall(r"<t[hd][^>]*>([^<]*)</t", row) for row in section.split("<tr>")[1:]]
+    assert cells[0] == ["Rule", "Setting", "Overall (%)", "Novel (%)", "Harmonic mean (%)"]
+    assert cells[1:] == [["first look + constant", "0.2", "58.40", "42.00", "47.40"]]
+
+
 def test_figures_and_tables_lie_beside_the_page(cifar):
     folder = cifar.page.parent
     figures = {path.stem for path in (folder / "figures").iterdir()}

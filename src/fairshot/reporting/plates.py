@@ -24,6 +24,7 @@ class Plate:
     caption: str
     files: tuple[str, ...] = ()
     method: str = ""
+    rows: tuple[tuple[str, ...], ...] = ()  # of a small table below it, the first its titles
 
 
 @dataclass(frozen=True)

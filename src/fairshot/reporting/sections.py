@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fairshot.progress import Reporter
 from fairshot.reporting import classfigures, curves, featurefigures, figures
@@ -11,7 +12,7 @@ from fairshot.reporting.groups import Group
 from fairshot.reporting.measures import BASE, INC, OVERALL, SessionMeasure
 from fairshot.reporting.plates import Plate, Studio
 from fairshot.reporting.published import PublishedRow
-from fairshot.reporting.runs import Run
+from fairshot.reporting.runs import CurvePoint, Run
 from fairshot.reporting.settings import is_baseline
 from fairshot.reporting.style import method_name
 
@@ -119,20 +120,27 @@ def gates(runs: Sequence[Run], studio: Studio) -> list[Plate]:
     plates = []
     for place, run in enumerate(run for run in runs if run.trade_off is not None):
         assert run.trade_off is not None
-        told = " ".join(
-            f"{rule.name}, {point.setting:g}: {point.overall_avg:.1f} and {point.harmonic_mean_avg:.1f} %."
-            for rule in run.trade_off.rules
-            for point in rule.points
-            if point.tuned
-        )
+        chosen = [(rule.name, point) for rule in run.trade_off.rules for point in rule.points if point.tuned]
         caption = "Each mark is one setting of a rule on the same features, measured on test images. "
-        if told:
-            caption += f"Chosen on pseudo-novel classes, overall accuracy and harmonic mean here: {told}"
+        if chosen:
+            caption += "The settings of the table were chosen on pseudo-novel classes."
         title = f"What gates trade, {run.name}"
         figure = curves.gates(run.trade_off, run.name)
-        drawn = f"Two line charts against novel accuracy: overall accuracy, and harmonic mean. {told}"
-        plates.append(studio.plate(f"gates-{place}", figure, title, drawn, caption))
+        drawn = "Two line charts against novel accuracy: overall accuracy, and harmonic mean."
+        plate = studio.plate(f"gates-{place}", figure, title, drawn, caption)
+        plates.append(replace(plate, rows=_chosen_gates(chosen)))
     return plates
+
+
+def _chosen_gates(chosen: Sequence[tuple[str, CurvePoint]]) -> tuple[tuple[str, ...], ...]:
+    """The setting of each rule that pseudo-novel classes chose, and what it gives on test images."""
+    if not chosen:
+        return ()
+    rows = []
+    for name, point in chosen:
+        found = (point.overall_avg, point.inc_avg, point.harmonic_mean_avg)
+        rows.append((name, f"{point.setting:g}", *(f"{value:.2f}" for value in found)))
+    return (("Rule", "Setting", "Overall (%)", "Novel (%)", "Harmonic mean (%)"), *rows)
 
 
 def features(groups: Sequence[Group], runs: Sequence[Run], studio: Studio, reporter: Reporter) -> list[Plate]:
