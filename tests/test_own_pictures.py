@@ -86,6 +86,10 @@ def test_methods_are_compared_on_own_pictures_that_are_split_alike(photos, tmp_p
     again = fairshot(tmp_path, *command)
     assert again.process.exitcode == 0, again.stderr
     assert again.stderr.count("finished already") == 2
+    (photos / "cyan").rename(photos / "teal")
+    changed = fairshot(tmp_path, *command)
+    assert changed.process.exitcode == 2  # what was learnt from other pictures is no answer
+    assert "finished already" not in changed.stderr
     both = fairshot(tmp_path, *command, "--benchmark", "doodles")
     assert both.process.exitcode == 2
     assert "own pictures are compared by themselves, but --benchmark doodles was given" in both.stderr
