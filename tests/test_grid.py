@@ -3,16 +3,19 @@
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from commands import fairshot
-from fairshot.errors import UserError
+from fairshot.cli.grid import complain
+from fairshot.errors import TrainingStopped, UserError
 from fairshot.evaluation import cluster
+from fairshot.evaluation.cluster import Ended
 from fairshot.evaluation.experiment import run
-from fairshot.evaluation.grid import plan
+from fairshot.evaluation.grid import Cell, plan
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import claimed
 from fairshot.methods import methods
@@ -94,6 +97,20 @@ def test_a_comparison_stops_goes_on_and_grows(tmp_path):
     for title in ("conditions", "backbone", "tiny", "passes"):
         assert title in done.stdout
     assert done.stdout.splitlines()[-1] == "as a page: fairshot report grid"
+
+
+def test_where_some_failed_and_some_were_stopped_both_are_told():
+    recipe = load_recipe("doodles/ncm")
+    ended = [
+        Ended(Cell(replace(recipe, seed=0), Path()), "its folder is busy"),
+        Ended(Cell(replace(recipe, seed=1), Path()), "stopped after 3 of 9 steps", unfinished=True),
+    ]
+    with pytest.raises(UserError) as told:
+        complain(ended)
+    assert "reasons above: ncm doodles seed 0\n" in str(told.value)
+    assert str(told.value).endswith("ncm doodles seed 1: stopped after 3 of 9 steps")
+    with pytest.raises(TrainingStopped, match=r"^ncm doodles seed 1: stopped after 3 of 9 steps$"):
+        complain(ended[1:])
 
 
 def test_a_run_that_fails_does_not_stop_the_others(tmp_path):

@@ -71,17 +71,13 @@ def compare_command(
     # All this takes seconds to import, and --help needs none.
     from fairshot.cli.grid import GridView, complain, run_here, watch
     from fairshot.evaluation.cluster import Ended, run_on_ray
-    from fairshot.evaluation.experiment import OWN_PICTURES
+    from fairshot.evaluation.experiment import Place
     from fairshot.evaluation.grid import plan
     from fairshot.evaluation.result import Result
     from fairshot.reporting.conditions import conditions_table
+    from fairshot.training.hardware import choose_hardware
 
-    benchmarks = benchmarks or ["doodles" if data is None else OWN_PICTURES]
-    if data is not None and set(benchmarks) != {OWN_PICTURES}:
-        raise UserError(
-            "--data: own pictures are compared by themselves, but --benchmark "
-            f"{', '.join(benchmarks)} was given; leave one of them out"
-        )
+    benchmarks = _benchmarks(benchmarks, data)
     sources = dict.fromkeys(benchmarks) if data is None else [data.resolve().name]
     out = out or Path("runs") / "-".join(["compare", *sources])
     cells = plan(methods, benchmarks, seeds, class_orders or [None], set_, out)
@@ -94,7 +90,9 @@ def compare_command(
         if on_ray and waiting:
             source = run_on_ray(waiting, device, this_command(), root, data, fresh, max_minutes)
         else:
-            source = run_here(waiting, view, device, root, data, fresh, max_minutes)
+            fabric = choose_hardware(device)
+            place = Place(out, fabric, this_command(), root, data, fresh=fresh, max_minutes=max_minutes)
+            source = run_here(waiting, view, place)
         problems = watch(source, view)
     results = [Result.read(cell.out) for cell in cells if cell.finished]
     if results:
@@ -103,3 +101,17 @@ def compare_command(
         page = f"\nas a page: {shlex.join(['fairshot', 'report', str(out)])}"
         CONSOLE.print(page, highlight=False, markup=False, soft_wrap=True)
     complain(problems)
+
+
+def _benchmarks(given: list[str], data: Path | None) -> list[str]:
+    """Return what is compared on: what was asked for, own pictures, or the embedded benchmark."""
+    from fairshot.evaluation.experiment import OWN_PICTURES
+
+    if data is None:
+        return given or ["doodles"]
+    if set(given) - {OWN_PICTURES}:
+        raise UserError(
+            "--data: own pictures are compared by themselves, but --benchmark "
+            f"{', '.join(given)} was given; leave one of them out"
+        )
+    return [OWN_PICTURES]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.progress import TaskID
 
-from fairshot.cli.console import ConsoleReporter, new_bars, print_message, this_command
+from fairshot.cli.console import ConsoleReporter, new_bars, print_message
 from fairshot.errors import TrainingStopped, UserError
 from fairshot.evaluation.cluster import Ended
 from fairshot.evaluation.experiment import Place, run
@@ -17,26 +17,15 @@ from fairshot.evaluation.grid import Cell
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import FIGURES, LOG
 from fairshot.reporting.figures import write_figures
-from fairshot.training.hardware import choose_hardware
 
 
-def run_here(
-    cells: list[Cell],
-    view: GridView,
-    device: str,
-    root: Path | None,
-    photos: Path | None,
-    fresh: bool,
-    max_minutes: float,
-) -> Iterator[Ended | None]:
-    """Run cells one after the other, until one is stopped."""
-    fabric, began = choose_hardware(device), time.monotonic()
-    place = Place(Path(), fabric, this_command(), root, photos, fresh=fresh)
+def run_here(cells: list[Cell], view: GridView, place: Place) -> Iterator[Ended | None]:
+    """Run cells one after the other, each in a folder of its own, until one is stopped."""
+    began = time.monotonic()
     for cell in cells:
-        left = max_minutes - (time.monotonic() - began) / 60
-        reporter = view.reporter(cell)
+        left = max(0, place.max_minutes - (time.monotonic() - began) / 60)
         try:
-            run(cell.recipe, replace(place, out=cell.out, max_minutes=max(0, left), reporter=reporter))
+            run(cell.recipe, replace(place, out=cell.out, max_minutes=left, reporter=view.reporter(cell)))
         except UserError as problem:  # the others can still run
             yield Ended(cell, str(problem))
         except TrainingStopped as stopped:
@@ -64,10 +53,12 @@ def watch(source: Iterator[Ended | None], view: GridView) -> list[Ended]:
 def complain(problems: list[Ended]) -> None:
     """Say what did not end well, once everything else is shown; problems were told as they came."""
     failed = [ended.cell.title for ended in problems if not ended.unfinished]
+    stopped = [f"{ended.cell.title}: {ended.problem}" for ended in problems if ended.unfinished]
     if failed:
-        raise UserError(f"not among the results, for the reasons above: {', '.join(failed)}")
-    if problems:
-        raise TrainingStopped("\n".join(f"{ended.cell.title}: {ended.problem}" for ended in problems))
+        refusal = f"not among the results, for the reasons above: {', '.join(failed)}"
+        raise UserError("\n".join([refusal, *stopped]))
+    if stopped:
+        raise TrainingStopped("\n".join(stopped))
 
 
 class GridView:
