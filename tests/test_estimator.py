@@ -420,7 +420,7 @@ def test_a_failure_amid_learning_changes_nothing(instant, monkeypatch):
     with pytest.raises(MemoryError):
         estimator.partial_fit(noise(2, 8, 8, 3), ["c", "d"])
     assert_same(before, state(estimator))
-    monkeypatch.setattr("fairshot.methods.sss.realistic.absorb", fail)
+    monkeypatch.setattr("fairshot.methods.sss.bounded_calibration.absorb", fail)
     with pytest.raises(MemoryError):
         estimator.adapt(noise(2, 8, 8, 3))
     assert_same(before, state(estimator))

@@ -31,19 +31,19 @@ Rule = Literal["plain", "constant", "unbiased", "left_out"]
 
 
 @dataclass(frozen=True)
-class Seen:
+class Projected:
     """Images as the first look sees them."""
 
     values: torch.Tensor  # (N, V, d) in the space of comparison
     squares: torch.Tensor | None = None  # (N, B, V) of their lengths under base classes' own metrics, if any
 
-    def take(self, rows: torch.Tensor) -> Seen:
+    def take(self, rows: torch.Tensor) -> Projected:
         """Return some of the images."""
-        return Seen(self.values[rows], None if self.squares is None else self.squares[rows])
+        return Projected(self.values[rows], None if self.squares is None else self.squares[rows])
 
 
 @dataclass(frozen=True)
-class FirstLook:
+class TransferableClassifier:
     """The classifiers h in the space where they compare, and what shots tell about novel classes there."""
 
     base_classes: int
@@ -61,7 +61,7 @@ class FirstLook:
         counts: torch.Tensor,
         space: Whitening | None = None,
         metrics: OwnMetrics | None = None,
-    ) -> FirstLook:
+    ) -> TransferableClassifier:
         """Know the base classes, by their prototypes (B, V, d) in the space of comparison."""
         base, counts = base.clone(), counts.clone()  # a file of tensors refuses those that share memory
         return cls(len(base), space, metrics, base, counts, base.new_empty(0, 2), base.new_empty(0))
@@ -69,14 +69,16 @@ class FirstLook:
     @classmethod
     def whitened(
         cls, spread: Spread, counts: torch.Tensor, shrinkage: float, own: torch.Tensor | None = None
-    ) -> FirstLook:
+    ) -> TransferableClassifier:
         """Know the base classes in the space that whitens their spread, with metrics of their own or none."""
         whitening = spread.whitening(shrinkage)
         metrics = None if own is None else OwnMetrics.of_base(own)
         return cls.begin(whitening.transform_tempered(spread.means), counts, whitening, metrics)
 
     @classmethod
-    def from_tensors(cls, base_classes: int, tensors: Mapping[str, torch.Tensor], power: float) -> FirstLook:
+    def from_tensors(
+        cls, base_classes: int, tensors: Mapping[str, torch.Tensor], power: float
+    ) -> TransferableClassifier:
         """Return what `tensors` was taken from; the power is a setting."""
         own = dict(tensors)
         space = Whitening(power, own.pop("centre"), own.pop("matrix")) if "matrix" in own else None
@@ -96,22 +98,22 @@ class FirstLook:
         """Take features g (N, V, d) into the space of comparison."""
         return features if self.space is None else self.space.transform(features)
 
-    def see(self, features: torch.Tensor) -> Seen:
+    def see(self, features: torch.Tensor) -> Projected:
         """Look at images by their features g (N, V, d)."""
         values = self.values(features)
-        return Seen(values, None if self.metrics is None else self.metrics.squares(values))
+        return Projected(values, None if self.metrics is None else self.metrics.squares(values))
 
     def scores(self, features: torch.Tensor) -> torch.Tensor:
         """Return the similarity of features g (N, V, d) to each class (N, C), nobody favoured."""
         return self.similarity(self.see(features), range(len(self.prototypes)))
 
-    def similarity(self, seen: Seen, classes: range) -> torch.Tensor:
+    def similarity(self, seen: Projected, classes: range) -> torch.Tensor:
         """Return the similarity of images to some classes that follow each other (N, K), nobody favoured."""
         if self.metrics is None:
             return similarity(seen.values, self.prototypes[classes.start : classes.stop])
         return cosine(*self._products(seen, classes))
 
-    def _products(self, seen: Seen, classes: range) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _products(self, seen: Projected, classes: range) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Products x x, x p (N, K, V), p p (1, K, V) of images and prototypes, under each class's metric."""
         values, P = seen.values, self.prototypes[classes.start : classes.stop]
         if self.metrics is None:
@@ -123,7 +125,7 @@ class FirstLook:
             squares = torch.einsum("nbv,kb->nkv", seen.squares, shares)
         return squares, torch.einsum("nvd,kvd->nkv", values, turned), (P * turned).sum(-1)[None]
 
-    def extended(self, shots: Seen, labels: torch.Tensor, classes: range) -> FirstLook:
+    def extended(self, shots: Projected, labels: torch.Tensor, classes: range) -> TransferableClassifier:
         """Learn new classes, the next in line, from shots; shots of known classes refine their prototypes."""
         known = labels < len(self.prototypes)
         values = shots.values[known]
@@ -131,7 +133,7 @@ class FirstLook:
         look = replace(self, prototypes=refined, counts=counts)
         return look._with_new(shots.take(~known), labels[~known], classes) if classes else look
 
-    def _with_new(self, shots: Seen, labels: torch.Tensor, classes: range) -> FirstLook:
+    def _with_new(self, shots: Projected, labels: torch.Tensor, classes: range) -> TransferableClassifier:
         fresh, metrics = prototypes(shots.values, labels, classes), self.metrics
         if metrics is not None:
             metrics = metrics.extended(fresh, self.prototypes[: self.base_classes])
@@ -145,7 +147,7 @@ class FirstLook:
         margins = extended._margins(shots, labels, classes)
         return replace(extended, margins=torch.cat([self.margins, margins]))
 
-    def _margins(self, shots: Seen, labels: torch.Tensor, classes: range) -> torch.Tensor:
+    def _margins(self, shots: Projected, labels: torch.Tensor, classes: range) -> torch.Tensor:
         """How far the best base class is ahead of each shot's own class without that shot (S,).
 
         Negative where the shot would be recognised. A class of a single shot has nothing left without it.
@@ -157,7 +159,7 @@ class FirstLook:
         others = cosine(xx, k * xp - xx, k * k * pp - 2 * k * xp + xx)  # with k p - x, the sum of the others
         return (best - others)[k[:, 0] > 1]
 
-    def upto(self, classes: int) -> FirstLook:
+    def upto(self, classes: int) -> TransferableClassifier:
         """Return the look as it was when it knew the first classes alone.
 
         Their shots must have come before those of the others, and no class must have been refined since.
@@ -175,7 +177,9 @@ class FirstLook:
             margins=self.margins[: shots[shots > 1].sum()],
         )
 
-    def calibrated(self, features: torch.Tensor, absorbed_by: torch.Tensor, alpha: torch.Tensor) -> FirstLook:
+    def calibrated(
+        self, features: torch.Tensor, absorbed_by: torch.Tensor, alpha: torch.Tensor
+    ) -> TransferableClassifier:
         """Move towards the unlabelled samples g (N, V, d) that each class absorbed (eq. 9), in this space."""
         return replace(self, prototypes=moved(self.prototypes, self.values(features), absorbed_by, alpha))
 

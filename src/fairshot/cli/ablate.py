@@ -77,7 +77,7 @@ def features_command(
     from fairshot.reporting.ablationpage import features_page
 
     rows: dict[str, dict[str, Any]] = {
-        way: {"way": way, "resistance": False, "calibration": False} for way in FEATURES
+        decision: {"decision": decision, "resistance": False, "calibration": False} for decision in FEATURES
     }
     runs = _run_rows(recipe, rows, FEATURES, set_, seed, device, out, fresh, root, base)
     write_atomically(out / PAGE, features_page(runs, this_command()).encode())
@@ -96,7 +96,7 @@ def _run_rows(
     base: Path | None,
 ) -> dict[str, Path]:
     """Run the rows of a table, each a run of its own; a base session that does not fit is refused first."""
-    from fairshot.evaluation.experiment import Place, check_taken_over
+    from fairshot.evaluation.experiment import RunOptions, check_taken_over
     from fairshot.recipes import default_recipe, load_recipe
     from fairshot.training.hardware import choose_hardware
 
@@ -108,7 +108,7 @@ def _run_rows(
         chosen = load_recipe(recipe, [*overrides, *settings], seed)
         first = None if name == sharing[0] else out / sharing[0]
         taken = (base or first) if name in sharing else None
-        place = Place(out / name, fabric, this_command(), root, base=taken, fresh=fresh)
+        place = RunOptions(out / name, fabric, this_command(), root, base=taken, fresh=fresh)
         if base is not None:
             check_taken_over(chosen, place)
         planned.append((chosen, place))

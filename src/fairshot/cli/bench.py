@@ -34,8 +34,8 @@ def train_command(
     set_: Set = [],  # noqa: B006 - typer copies it
 ) -> None:
     """Images a second of base training, and its share of what the hardware's matrix products reach."""
-    from fairshot.bench.train import measure_training
     from fairshot.recipes import default_recipe, load_recipe
+    from fairshot.speed.train import measure_training
     from fairshot.training.hardware import choose_hardware, describe_device
 
     recipe = recipe or default_recipe("cifar100")
@@ -71,9 +71,9 @@ def data_command(
     count: Annotated[int, typer.Option(min=8, help="Photographs to generate.")] = 600,
 ) -> None:
     """Pictures a second: building the cache, reading it, and decoding with PIL in a DataLoader."""
-    from fairshot.bench.data import generated_photographs, measure_data
     from fairshot.benchmarks.cache import Resize
     from fairshot.benchmarks.image_files import image_files
+    from fairshot.speed.data import generated_photographs, measure_data
 
     with tempfile.TemporaryDirectory(prefix="fairshot-") as made:
         files = list(image_files(folder)) if folder else generated_photographs(Path(made), count)
@@ -113,7 +113,7 @@ def bgmm_command(
     """Seconds to fit the mixtures of CIFAR-100: all at once, and scikit-learn's class by class."""
     import torch
 
-    from fairshot.bench.mixtures import measure_mixtures
+    from fairshot.speed.mixtures import measure_mixtures
 
     cells = (
         (

@@ -70,11 +70,11 @@ def compare_command(
         raise UserError("--max-minutes 0 leaves a run on Ray no time to begin; give it some minutes")
     # All this takes seconds to import, and --help needs none.
     from fairshot.cli.grid import GridView, complain, run_here, watch
-    from fairshot.evaluation.cluster import Ended, run_on_ray
-    from fairshot.evaluation.experiment import Place
-    from fairshot.evaluation.grid import plan
+    from fairshot.evaluation.experiment import RunOptions
     from fairshot.evaluation.result import Result
     from fairshot.reporting.conditions import conditions_table
+    from fairshot.studies.cluster import RunStatus, run_on_ray
+    from fairshot.studies.plan import plan
     from fairshot.training.hardware import choose_hardware
 
     benchmarks = _benchmarks(benchmarks, data)
@@ -86,12 +86,12 @@ def compare_command(
     waiting = [cell for cell in cells if cell not in done]
     with GridView(cells) as view:
         for cell in done:
-            view.close(Ended(cell), note=f"{cell.out} is finished already; --fresh runs it again")
+            view.close(RunStatus(cell), note=f"{cell.out} is finished already; --fresh runs it again")
         if on_ray and waiting:
             source = run_on_ray(waiting, device, this_command(), root, data, fresh, max_minutes)
         else:
             fabric = choose_hardware(device)
-            place = Place(out, fabric, this_command(), root, data, fresh=fresh, max_minutes=max_minutes)
+            place = RunOptions(out, fabric, this_command(), root, data, fresh=fresh, max_minutes=max_minutes)
             source = run_here(waiting, view, place)
         problems = watch(source, view)
     results = [Result.read(cell.out) for cell in cells if cell.finished]

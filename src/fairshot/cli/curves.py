@@ -14,10 +14,7 @@ from fairshot.benchmarks.stream import Stream
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
 from fairshot.errors import UserError
 from fairshot.evaluation.base_session import check_base, check_images, restore_method
-from fairshot.evaluation.courses import embed_course
-from fairshot.evaluation.experiment import Place, load_pictures
-from fairshot.evaluation.gates import Gate, curve
-from fairshot.evaluation.pseudo import pseudo_courses
+from fairshot.evaluation.experiment import RunOptions, load_pictures
 from fairshot.evaluation.run_folder import (
     CHECKPOINTS,
     LOG,
@@ -28,11 +25,14 @@ from fairshot.evaluation.run_folder import (
     command_on_base,
     recipe_of,
 )
-from fairshot.evaluation.tradeoff import Point, choose, search, tradeoff
-from fairshot.evaluation.tuning import pseudo_sizes, pseudo_stream, train_on
 from fairshot.files import write_atomically
 from fairshot.methods.sss import SSS, SSSSettings
 from fairshot.recipes import Recipe
+from fairshot.studies.cached_stream import cache_stream
+from fairshot.studies.gates import Gate, curve
+from fairshot.studies.pseudo_novel import pseudo_streams
+from fairshot.studies.tradeoff import Point, choose, search, tradeoff
+from fairshot.studies.tuning import pseudo_sizes, pseudo_stream, train_on
 from fairshot.training.hardware import choose_hardware, describe_device
 
 METRICS = ("overall_avg", "base_avg", "inc_avg", "harmonic_mean_avg", "both")
@@ -62,19 +62,19 @@ def _recipe_of_sss(run: Path) -> Recipe:
     return recipe
 
 
-def _place(run: Path, folder: Path, device: str, photos: Path | None, root: Path | None) -> Place:
+def _place(run: Path, folder: Path, device: str, photos: Path | None, root: Path | None) -> RunOptions:
     """Return where the run's pictures lie and on what they are looked at; the log is that of the folder."""
     fabric = choose_hardware(device)
     folder.mkdir(parents=True, exist_ok=True)
     reporter = ConsoleReporter("tradeoff", folder / LOG)
     reporter.say(this_command())
-    return Place(run, fabric, root=root, photos=photos, split=run if photos else None, reporter=reporter)
+    return RunOptions(run, fabric, root=root, photos=photos, split=run if photos else None, reporter=reporter)
 
 
 def _choose(
     recipe: Recipe,
     stream: Stream,
-    place: Place,
+    place: RunOptions,
     folder: Path,
     sizes: Sizes,
 ) -> dict[str, Point]:
@@ -87,7 +87,7 @@ def _choose(
         f"{small.base_classes} base and {novel} pseudo-novel classes, {held_out} held-out training images a "
         f"class, {draws} draws, seed {recipe.seed}, on {describe_device(place.fabric)}; no test image is read"
     )
-    tried = search(pseudo_courses(trained, stream, novel, held_out, recipe.seed, draws, reporter), reporter)
+    tried = search(pseudo_streams(trained, stream, novel, held_out, recipe.seed, draws, reporter), reporter)
     chosen = choose(tried)
     for point in chosen.values():
         reporter.say(f"chosen: {_describe(point)}")
@@ -117,10 +117,10 @@ def _own_gate(recipe: Recipe) -> Gate | None:
 
 
 def _curves(
-    recipe: Recipe, stream: Stream, place: Place, chosen: Mapping[str, Point], own: Gate | None
+    recipe: Recipe, stream: Stream, place: RunOptions, chosen: Mapping[str, Point], own: Gate | None
 ) -> list[Point]:
     """Take the gates of each curve through the run's sessions; a whitened one in the space chosen for it."""
-    course = embed_course(restore_method(place.out, recipe, stream, place.fabric), stream, place.reporter)
+    course = cache_stream(restore_method(place.out, recipe, stream, place.fabric), stream, place.reporter)
     curves = {family: set(curve(point.gate)) for family, point in chosen.items()}
     if own is not None:
         curves[own.family].add(own)
@@ -195,7 +195,7 @@ def _line(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _show(place: Place, points: Sequence[Point], chosen: Mapping[str, Point], own: Gate | None) -> None:
+def _show(place: RunOptions, points: Sequence[Point], chosen: Mapping[str, Point], own: Gate | None) -> None:
     """Print the points that matter, and how to run the best of the chosen gates."""
     CONSOLE.print(_table(points, chosen, own))
     page = place.out / TRADEOFF_PAGE

@@ -11,15 +11,15 @@ from rich.progress import TaskID
 
 from fairshot.cli.console import ConsoleReporter, new_bars, print_message
 from fairshot.errors import TrainingStopped, UserError
-from fairshot.evaluation.cluster import Ended
-from fairshot.evaluation.experiment import Place, run
-from fairshot.evaluation.grid import Cell
+from fairshot.evaluation.experiment import RunOptions, run
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import FIGURES, LOG
 from fairshot.reporting.figures import write_figures
+from fairshot.studies.cluster import RunStatus
+from fairshot.studies.plan import PlannedRun
 
 
-def run_here(cells: list[Cell], view: GridView, place: Place) -> Iterator[Ended | None]:
+def run_here(cells: list[PlannedRun], view: GridView, place: RunOptions) -> Iterator[RunStatus | None]:
     """Run cells one after the other, each in a folder of its own, until one is stopped."""
     began = time.monotonic()
     for cell in cells:
@@ -27,15 +27,15 @@ def run_here(cells: list[Cell], view: GridView, place: Place) -> Iterator[Ended 
         try:
             run(cell.recipe, replace(place, out=cell.out, max_minutes=left, reporter=view.reporter(cell)))
         except UserError as problem:  # the others can still run
-            yield Ended(cell, str(problem))
+            yield RunStatus(cell, str(problem))
         except TrainingStopped as stopped:
-            yield Ended(cell, str(stopped), unfinished=True)
+            yield RunStatus(cell, str(stopped), unfinished=True)
             return
         else:
-            yield Ended(cell)
+            yield RunStatus(cell)
 
 
-def watch(source: Iterator[Ended | None], view: GridView) -> list[Ended]:
+def watch(source: Iterator[RunStatus | None], view: GridView) -> list[RunStatus]:
     """Draw the figures of each run that ends well; return those that do not."""
     problems = []
     for ended in source:
@@ -50,7 +50,7 @@ def watch(source: Iterator[Ended | None], view: GridView) -> list[Ended]:
     return problems
 
 
-def complain(problems: list[Ended]) -> None:
+def complain(problems: list[RunStatus]) -> None:
     """Say what did not end well, once everything else is shown; problems were told as they came."""
     failed = [ended.cell.title for ended in problems if not ended.unfinished]
     stopped = [f"{ended.cell.title}: {ended.problem}" for ended in problems if ended.unfinished]
@@ -64,7 +64,7 @@ def complain(problems: list[Ended]) -> None:
 class GridView:
     """A bar for the whole grid, and below it the runs under way."""
 
-    def __init__(self, cells: list[Cell]) -> None:
+    def __init__(self, cells: list[PlannedRun]) -> None:
         self.bars = new_bars()
         self.overall = self.bars.add_task("runs", total=len(cells), note="")
         self.open = list(cells)
@@ -79,7 +79,7 @@ class GridView:
         """Leave the last state on the screen."""
         self.bars.stop()
 
-    def reporter(self, cell: Cell) -> ConsoleReporter:
+    def reporter(self, cell: PlannedRun) -> ConsoleReporter:
         """Return what a run of this process reports to."""
         return ConsoleReporter(cell.title, cell.out / LOG, self.bars)
 
@@ -92,7 +92,7 @@ class GridView:
             elif line:
                 self.bars.update(self.elsewhere[cell.out], note=line)
 
-    def close(self, ended: Ended, note: str = "") -> None:
+    def close(self, ended: RunStatus, note: str = "") -> None:
         """Count a run that has ended, and say how if not well; where there are no bars, in any case."""
         self.open.remove(ended.cell)
         if ended.cell.out in self.elsewhere:

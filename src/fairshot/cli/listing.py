@@ -17,9 +17,9 @@ def list_command() -> None:
 
     table = Table("method", "what it does", "passes", "keeps\npictures", "knows\nfuture", box=None)
     for name, method in methods().items():
-        facts = method.facts
-        flags = ["yes" if flag else "no" for flag in (facts.keeps_exemplars, facts.knows_future)]
-        table.add_row(name, facts.summary, str(method.passes(method.Settings())), *flags)
+        card = method.card
+        flags = ["yes" if flag else "no" for flag in (card.keeps_exemplars, card.knows_future)]
+        table.add_row(name, card.summary, str(method.passes(method.Settings())), *flags)
     CONSOLE.print(table)
     CONSOLE.print(f"\nbenchmarks  {'  '.join(benchmarks.names())}")
     recipes = Table("recipes of", f"methods, named as in {default_recipe('doodles')}", box=None)

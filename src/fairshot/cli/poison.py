@@ -16,7 +16,7 @@ from fairshot.errors import UserError
 from fairshot.files import write_atomically
 
 if TYPE_CHECKING:
-    from fairshot.evaluation.poisoning import Poisoning
+    from fairshot.studies.poisoning import Poisoning
 
 TITLES = ["attack", "images", "bounded", "as in eq. 9"]
 LOST = (
@@ -40,16 +40,16 @@ def poison_command(
     """
     # All this takes seconds to import, and --help needs none.
     from fairshot.evaluation.base_session import restore_method
-    from fairshot.evaluation.experiment import Place, load_pictures
-    from fairshot.evaluation.poisoning import measure_poisoning
+    from fairshot.evaluation.experiment import RunOptions, load_pictures
     from fairshot.evaluation.run_folder import LOG, POISONING, POISONING_PAGE, recipe_of
     from fairshot.methods.sss import SSS
+    from fairshot.studies.poisoning import measure_poisoning
     from fairshot.training.hardware import choose_hardware
 
     recipe = recipe_of(run)
     reporter = ConsoleReporter("poison", run / LOG)
     fabric = choose_hardware(device)
-    stream, _ = load_pictures(recipe, Place(run, fabric, root=root, photos=data, reporter=reporter))
+    stream, _ = load_pictures(recipe, RunOptions(run, fabric, root=root, photos=data, reporter=reporter))
     method = restore_method(run, recipe, stream, fabric)
     if not isinstance(method, SSS) or method.look is not None:
         raise UserError(

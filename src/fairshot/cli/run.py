@@ -17,7 +17,7 @@ from fairshot.cli.options import Base, Data, Device, Fresh, Minutes, Root, Seed,
 from fairshot.errors import UserError
 
 if TYPE_CHECKING:
-    from fairshot.evaluation.experiment import Place
+    from fairshot.evaluation.experiment import RunOptions
     from fairshot.evaluation.result import Result
     from fairshot.recipes import Recipe
 
@@ -63,7 +63,7 @@ def run_command(
 
     Interrupted at any moment, the same command goes on where it stopped.
     """
-    from fairshot.evaluation.experiment import Place
+    from fairshot.evaluation.experiment import RunOptions
     from fairshot.recipes import default_recipe, load_recipe
     from fairshot.training.hardware import choose_hardware
 
@@ -73,13 +73,13 @@ def run_command(
     folder = out or Path("runs") / f"{source_name(chosen, data)}-{chosen.method_name}-seed{chosen.seed}"
     fabric = choose_hardware(device, processes, machines)
     result = run_with_bars(
-        chosen, Place(folder, fabric, this_command(), root, data, split, base, fresh, max_minutes)
+        chosen, RunOptions(folder, fabric, this_command(), root, data, split, base, fresh, max_minutes)
     )
     if result is not None:
         present([result], folder)
 
 
-def run_with_bars(recipe: Recipe, place: Place) -> Result | None:
+def run_with_bars(recipe: Recipe, place: RunOptions) -> Result | None:
     """Run a recipe with bars and a log, then draw its figures."""
     from fairshot.evaluation.experiment import run
     from fairshot.evaluation.run_folder import FIGURES, LOG

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fairshot.cli.console import CONSOLE
-from fairshot.reporting.plain import heading, plain_table
+from fairshot.reporting.terminal import heading, plain_table
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -21,9 +21,9 @@ from fairshot.teaching.names import checked_name
 
 if TYPE_CHECKING:
     from fairshot.teaching import Store
+    from fairshot.teaching.creation import StoreSpec
     from fairshot.teaching.evaluating import LabelledFeatures
-    from fairshot.teaching.founding import Founding
-    from fairshot.teaching.lessons import Lesson
+    from fairshot.teaching.teach_report import TeachReport
 
 MOST_NAMED = 10  # classes that a line names
 
@@ -101,14 +101,14 @@ def new_command(
     if without_images and (data or sessions):
         raise UserError(f"give either {'--data' if data else '--sessions'} or --without-images")
     from fairshot.recipes import DEFAULT_METHOD
-    from fairshot.teaching import check_free, create_store, found_on_backbone, found_on_run
+    from fairshot.teaching import check_free, create_store, from_backbone, from_run
 
     check_free(store)
     if run is not None:
-        founding = found_on_run(run, data, reporter, without_images, sessions)
+        founding = from_run(run, data, reporter, without_images, sessions)
     else:
         assert backbone is not None
-        founding = found_on_backbone(backbone, weights, base, epochs, reporter)
+        founding = from_backbone(backbone, weights, base, epochs, reporter)
     with create_store(store, founding, reporter) as made:
         count = len(made.classes())
         _say(f"{store}: a store of {count} classes" if count else f"{store}: a store without classes yet")
@@ -119,7 +119,7 @@ def new_command(
         _say(f"confidence and unknown: {made.snapshot().confidence.source}")
 
 
-def _tell_sessions(founding: Founding, store: Path, without_images: bool) -> None:
+def _tell_sessions(founding: StoreSpec, store: Path, without_images: bool) -> None:
     """Say which classes of the run were taught too, or are missing and how to add them."""
     if founding.lessons:
         _say(f"taught from the shots of the run's sessions: {first_of(list(founding.lessons), MOST_NAMED)}")
@@ -346,7 +346,7 @@ def _open(folder: Path) -> Store:
     return Store(folder)
 
 
-def _tell(lesson: Lesson) -> None:
+def _tell(lesson: TeachReport) -> None:
     _say(("would be taught: " if lesson.dry_run else "") + lesson.sentence())
     for warning in lesson.warnings:
         MESSAGES.print(f"warning: {warning}", style="yellow", highlight=False, markup=False, soft_wrap=True)

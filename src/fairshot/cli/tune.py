@@ -23,8 +23,8 @@ from fairshot.settings import differences, flat
 
 if TYPE_CHECKING:
     from fairshot.benchmarks.stream import Stream
-    from fairshot.evaluation.tuning import Trial
     from fairshot.recipes import Recipe
+    from fairshot.studies.tuning import Trial
 
 CRITERIA = ("both", "overall_avg", "harmonic_mean_avg", "inc_avg", "last")
 
@@ -67,9 +67,9 @@ def tune_command(
     Interrupted at any moment, the same command goes on where it stopped.
     """
     # All this takes seconds to import, and --help needs none.
-    from fairshot.evaluation.experiment import Place, load_pictures
-    from fairshot.evaluation.run_folder import LOG, RECIPE, TRAININGS, claimed
-    from fairshot.evaluation.tuning import describe, pseudo_sizes, pseudo_stream, tune
+    from fairshot.evaluation.experiment import RunOptions, load_pictures
+    from fairshot.evaluation.run_folder import LOG, RECIPE, TRAININGS, lock_run
+    from fairshot.studies.tuning import describe, pseudo_sizes, pseudo_stream, tune
     from fairshot.training.hardware import choose_hardware, describe_device
 
     if by not in CRITERIA:
@@ -80,10 +80,10 @@ def tune_command(
     out = out or Path("runs") / f"tuning-{source_name(first, data)}-{first.method_name}"
     reporter = ConsoleReporter("tune", out / LOG)
     fabric = choose_hardware(device)
-    stream, _ = load_pictures(first, Place(out, fabric, root=root, photos=data, reporter=reporter))
+    stream, _ = load_pictures(first, RunOptions(out, fabric, root=root, photos=data, reporter=reporter))
     novel, held_out = pseudo_sizes(stream, novel, held_out)
     pseudo = pseudo_stream(stream, novel, held_out, first.seed)
-    with claimed(out):
+    with lock_run(out):
         _prepare(out, _search(axes, first, pseudo, novel, held_out), fresh)
         reporter.say(this_command())
         reporter.say(

@@ -38,11 +38,11 @@ def restore_method(run: Path, recipe: Recipe, stream: Stream, fabric: Fabric) ->
     check_base(run, recipe)
     check_images(run, stream)
     method = build_method(recipe, stream)
-    take_over(run, recipe, method, stream, fabric)
+    load_base_session(run, recipe, method, stream, fabric)
     return method
 
 
-def take_over(run: Path, recipe: Recipe, method: Method[Any], stream: Stream, fabric: Fabric) -> None:
+def load_base_session(run: Path, recipe: Recipe, method: Method[Any], stream: Stream, fabric: Fabric) -> None:
     """Give a method what a run of the same training learnt in its base session.
 
     If the run decided otherwise, only its network is taken, and the classifiers of the base classes are made
@@ -53,8 +53,8 @@ def take_over(run: Path, recipe: Recipe, method: Method[Any], stream: Stream, fa
     if recipe_of(run) == recipe:
         method.restore(tensors)
     else:
-        method.restore_parts(tensors)
-        method.start_base(stream.base.train)
+        method.restore_modules(tensors)
+        method.init_base_classifiers(stream.base.train)
 
 
 def check_base(run: Path, recipe: Recipe) -> None:

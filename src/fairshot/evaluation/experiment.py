@@ -25,7 +25,7 @@ from fairshot.evaluation.base_session import (
     build_method,
     check_base,
     check_images,
-    take_over,
+    load_base_session,
 )
 from fairshot.evaluation.result import Environment, Result
 from fairshot.evaluation.run_folder import (
@@ -38,9 +38,9 @@ from fairshot.evaluation.run_folder import (
     SPLIT,
     TRAINING,
     TRAINING_COLUMNS,
-    claimed,
     clear_run,
     code_has_changed,
+    lock_run,
     recorded_recipe,
 )
 from fairshot.evaluation.sessions import Outcome, run_sessions
@@ -63,7 +63,7 @@ MUCH_FOR_A_CPU = 5e9  # weights of a backbone times the pixels it looks at: ResN
 
 
 @dataclass(frozen=True)
-class Place:
+class RunOptions:
     """Where and how a recipe is run: nothing here changes its numbers on one kind of device."""
 
     out: Path
@@ -79,7 +79,7 @@ class Place:
     call: str = ""  # the name of a call that may begin a run several times, and clears a fresh one once
 
 
-def run(recipe: Recipe, place: Place) -> Result | None:
+def run(recipe: Recipe, place: RunOptions) -> Result | None:
     """Run a recipe to its result; a finished run is read, an interrupted one continued.
 
     Of several processes the first writes and gets the result; the others only train, and get None.
@@ -101,7 +101,7 @@ def run(recipe: Recipe, place: Place) -> Result | None:
         return _run(recipe, stream, method, place)
 
 
-def load_pictures(recipe: Recipe, place: Place) -> tuple[Stream, Split | None]:
+def load_pictures(recipe: Recipe, place: RunOptions) -> tuple[Stream, Split | None]:
     """Load a benchmark; or own pictures, split as the run named, this one or its base did before."""
     runs = [place.base] if place.fresh else [place.out, place.base]
     earlier = [run for run in runs if run is not None and had_own_pictures(run)]
@@ -147,7 +147,7 @@ def own_pictures_side(model: ModelSettings) -> int:
     return 2 * model.size
 
 
-def _run(recipe: Recipe, stream: Stream, method: Method[Any], place: Place) -> Result | None:
+def _run(recipe: Recipe, stream: Stream, method: Method[Any], place: RunOptions) -> Result | None:
     began = time.monotonic()
     trainer = Trainer(
         fabric=place.fabric,
@@ -163,7 +163,7 @@ def _run(recipe: Recipe, stream: Stream, method: Method[Any], place: Place) -> R
         _warn_if_slow(recipe, method, place)
         method.fit_base(stream.base.train, trainer)
     else:
-        take_over(place.base, recipe, method, stream, place.fabric)
+        load_base_session(place.base, recipe, method, stream, place.fabric)
     trained = time.monotonic()
     if not place.fabric.is_global_zero:
         return None
@@ -182,7 +182,7 @@ def _run(recipe: Recipe, stream: Stream, method: Method[Any], place: Place) -> R
     return result
 
 
-def _warn_if_slow(recipe: Recipe, method: Method[Any], place: Place) -> None:
+def _warn_if_slow(recipe: Recipe, method: Method[Any], place: RunOptions) -> None:
     """Say what helps where a network that was meant for a GPU is trained without one."""
     weights = sum(weight.numel() for weight in method.embedder.backbone.parameters())
     if place.fabric.device.type == "cpu" and weights * recipe.model.size**2 > MUCH_FOR_A_CPU:
@@ -198,7 +198,7 @@ def _warn_if_slow(recipe: Recipe, method: Method[Any], place: Place) -> None:
         place.reporter.say(advice)
 
 
-def check_taken_over(recipe: Recipe, place: Place) -> None:
+def check_taken_over(recipe: Recipe, place: RunOptions) -> None:
     """Refuse a base session, if one is given, that a recipe cannot take over, or that this would clear."""
     if place.base is None:
         return
@@ -207,7 +207,9 @@ def check_taken_over(recipe: Recipe, place: Place) -> None:
     check_base(place.base, recipe)
 
 
-def _result(recipe: Recipe, stream: Stream, place: Place, method: Method[Any], outcome: Outcome) -> Result:
+def _result(
+    recipe: Recipe, stream: Stream, place: RunOptions, method: Method[Any], outcome: Outcome
+) -> Result:
     return Result(
         method=recipe.method_name,
         benchmark=stream.benchmark,
@@ -226,11 +228,11 @@ def _result(recipe: Recipe, stream: Stream, place: Place, method: Method[Any], o
 
 
 @contextmanager
-def _prepared(recipe: Recipe, place: Place) -> Iterator[None]:
+def _prepared(recipe: Recipe, place: RunOptions) -> Iterator[None]:
     """Keep other processes out of the run folder, and another recipe's leftovers out of this run."""
     own = own_file(recipe.method_name)
     code = None if own is None else own.read_bytes()  # it may be what a fresh run clears
-    with claimed(place.out):
+    with lock_run(place.out):
         if place.fresh:
             clear_run(place.out, place.call)
         remove_partial(place.out)

@@ -56,7 +56,7 @@ def _default_method_first(result: Path) -> tuple[bool, Path]:
 
 
 @contextmanager
-def claimed(run: Path) -> Iterator[None]:
+def lock_run(run: Path) -> Iterator[None]:
     """Make the folder of a run, and keep other processes out of it."""
     try:
         run.mkdir(parents=True, exist_ok=True)

@@ -41,7 +41,7 @@ def method_named(name: str) -> type[Method[Any]]:
 
 def baseline() -> str:
     """Return the name of the system that adds nothing to the common training and rule."""
-    return next(name for name, kind in methods().items() if kind.facts.baseline)
+    return next(name for name, kind in methods().items() if kind.card.baseline)
 
 
 def build(
@@ -54,5 +54,5 @@ def build(
 ) -> Method[Any]:
     """Build a system; only one that declares that it must know learns how many classes there will be."""
     kind = method_named(name)
-    told = total_classes if kind.facts.knows_future else None
+    told = total_classes if kind.card.knows_future else None
     return kind(settings, model, channels, base_classes, told)

@@ -6,10 +6,10 @@ from pydantic import Field
 from torch import Tensor
 
 from fairshot.classifiers.prototypes import prototypes
-from fairshot.methods.exemplars import nearest_to_mean
-from fairshot.methods.method import Facts, MethodSettings
+from fairshot.methods.method import MethodCard, MethodSettings
 from fairshot.methods.mixing import FusedObjective, mixtures
-from fairshot.methods.skeleton import Skeleton
+from fairshot.methods.prototype_method import PrototypeMethod
+from fairshot.methods.replay_method import nearest_to_mean
 from fairshot.models.embedder import Embedder, Features
 from fairshot.models.heads import SR, CosineHead, cosine_cross_entropy
 from fairshot.settings import ShareRange
@@ -48,7 +48,7 @@ class AngularPenalty(FusedObjective):
         return (weights * losses).mean()
 
 
-class ALICE(Skeleton[ALICESettings]):
+class ALICE(PrototypeMethod[ALICESettings]):
     """Augmented angular loss incremental classification.
 
     The base session learns base classes and fusions of two of them as classes of their own, under an
@@ -60,15 +60,15 @@ class ALICE(Skeleton[ALICESettings]):
 
     name = "alice"
     Settings = ALICESettings
-    facts = Facts("angular penalty over base and fused classes; balanced class means")
+    card = MethodCard("angular penalty over base and fused classes; balanced class means")
     decision_settings = frozenset({"balanced"})
 
     def objective(self) -> AngularPenalty:
         """Return the angular penalty."""
         return AngularPenalty(self.embedder, self.base_classes, self.settings)
 
-    def start(self, features: Features, labels: Tensor) -> None:
+    def init_classifiers(self, features: Features, labels: Tensor) -> None:
         """Make base prototypes of the training images nearest the mean of their class."""
         means = prototypes(features["g"], labels, range(self.base_classes))
         chosen = nearest_to_mean(features["g"], labels, means, self.settings.balanced)
-        super().start({"g": features["g"][chosen]}, labels[chosen])
+        super().init_classifiers({"g": features["g"][chosen]}, labels[chosen])

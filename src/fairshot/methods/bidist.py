@@ -12,16 +12,16 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.classifiers.similarity import similarity
-from fairshot.methods.exemplars import ExemplarSkeleton, nearest_to_mean
 from fairshot.methods.finetuning import descend
-from fairshot.methods.method import Facts, MethodSettings
-from fairshot.methods.skeleton import SkeletonSettings
+from fairshot.methods.method import MethodCard, MethodSettings
+from fairshot.methods.prototype_method import CosineSettings
+from fairshot.methods.replay_method import ReplayMethod, nearest_to_mean
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.progress import SILENT, Reporter
 from fairshot.training.loop import Trainer
 
 
-class BiDistSettings(SkeletonSettings):
+class BiDistSettings(CosineSettings):
     """Fine-tuning of the current branch, and the net that mixes both."""
 
     steps: int = Field(100, ge=1)  # of fine-tuning in a session
@@ -31,7 +31,7 @@ class BiDistSettings(SkeletonSettings):
     mixer_learning_rate: float = Field(0.5, gt=0)
 
 
-class BiDist(ExemplarSkeleton[BiDistSettings]):
+class BiDist(ReplayMethod[BiDistSettings]):
     """Class-aware bilateral distillation.
 
     The network of the base session stays as a base branch. A current branch, the same network with
@@ -46,14 +46,14 @@ class BiDist(ExemplarSkeleton[BiDistSettings]):
 
     name = "bidist"
     Settings = BiDistSettings
-    facts = Facts(
+    card = MethodCard(
         "fine-tunes a second branch with two teachers; a small net mixes both branches",
         stores="one picture, one mean feature and one row a class; a second network",
         keeps_exemplars=True,
     )
     decision_settings = frozenset({"steps", "learning_rate", "distillation", "mixer_learning_rate"})
-    parts = ("embedder", "current", "mixer")
-    state = (*ExemplarSkeleton.state, "rows")
+    modules = ("embedder", "current", "mixer")
+    buffers = (*ReplayMethod.buffers, "rows")
     current: Embedder
     mixer: nn.Sequential
     rows: Tensor  # of the current branch (C, d)
@@ -77,9 +77,9 @@ class BiDist(ExemplarSkeleton[BiDistSettings]):
         self.current = copy.deepcopy(self.embedder)
         self.mixer.to(self.embedder.device)
 
-    def start(self, features: Features, labels: Tensor) -> None:
+    def init_classifiers(self, features: Features, labels: Tensor) -> None:
         """Let the rows begin as the mean features of base classes."""
-        super().start(features, labels)
+        super().init_classifiers(features, labels)
         self.rows = self.prototypes[:, 0].clone()
 
     def choose(self, features: Features, labels: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ class BiDist(ExemplarSkeleton[BiDistSettings]):
         base, current = super().embed(pictures, reporter), self.current.embed(pictures, reporter=reporter)
         return {"g": base["g"], "g_tilde": current["g"]}
 
-    def extend(self, features: Features, labels: Tensor) -> None:
+    def add_classes(self, features: Features, labels: Tensor) -> None:
         """Fine-tune the current branch, its rows and the mixing net; keep one picture of each new class."""
         means, counts = self.extended(features, labels)
         new = range(self.seen_classes, len(means))

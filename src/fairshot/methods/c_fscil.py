@@ -12,8 +12,8 @@ from torch.nn.functional import cosine_similarity, normalize
 
 from fairshot.methods.episodic import Episodic, EpisodicObjective, EpisodicSettings
 from fairshot.methods.finetuning import descend
-from fairshot.methods.method import Facts
-from fairshot.methods.readout import ReadoutSkeleton
+from fairshot.methods.method import MethodCard
+from fairshot.methods.projector_method import ProjectorMethod
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.training.episodes import Episode
 
@@ -57,7 +57,7 @@ class SharpEpisodes(EpisodicObjective):
         return -shares.diagonal(dim1=1, dim2=3).log().mean()
 
 
-class CFSCIL(Episodic[CFSCILSettings], ReadoutSkeleton[CFSCILSettings]):
+class CFSCIL(Episodic[CFSCILSettings], ProjectorMethod[CFSCILSettings]):
     """Constrained few-shot class-incremental learning.
 
     A base session by cross-entropy, then episodes with a sharpened cosine that makes images of different
@@ -71,14 +71,14 @@ class CFSCIL(Episodic[CFSCILSettings], ReadoutSkeleton[CFSCILSettings]):
 
     name = "c_fscil"
     Settings = CFSCILSettings
-    facts = Facts(
+    card = MethodCard(
         "episodes with a sharpened cosine; nudges prototypes apart and realigns one layer",
         stores="one mean activation a class",
     )
     decision_settings = frozenset(
         {"mode", "repulsion", "nudging_steps", "nudging_rate", "realigning_steps", "realigning_rate"}
     )
-    parts = ("embedder", "realigned")
+    modules = ("embedder", "realigned")
     realigned: nn.Module  # the layer that answers; in the embedder it stays as it was trained
 
     def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:
@@ -98,12 +98,12 @@ class CFSCIL(Episodic[CFSCILSettings], ReadoutSkeleton[CFSCILSettings]):
         """Return episodes with the sharpened cosine."""
         return SharpEpisodes(self.embedder, episode, self.settings.sharpness)
 
-    def start(self, features: Features, labels: Tensor) -> None:
+    def init_classifiers(self, features: Features, labels: Tensor) -> None:
         """Keep the mean activation of each base class, and realign the layer as it was trained."""
-        super().start(features, labels)
+        super().init_classifiers(features, labels)
         self.realigned = self.realign(super().readout, self.prototypes[:, 0])
 
-    def extend(self, features: Features, labels: Tensor) -> None:
+    def add_classes(self, features: Features, labels: Tensor) -> None:
         """Keep the mean activations of the new classes too, and realign."""
         means, counts = self.extended(features, labels)
         self.realigned = self.realign(self.realigned, means[:, 0])

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from fairshot.methods.method import Facts
-from fairshot.methods.skeleton import CosineObjective, Skeleton, SkeletonSettings
+from fairshot.methods.method import MethodCard
+from fairshot.methods.prototype_method import CosineObjective, CosineSettings, PrototypeMethod
 
 
-class MarginSettings(SkeletonSettings):
+class MarginSettings(CosineSettings):
     """The margin beside the settings of the skeleton."""
 
     margin: float = Field(0.2, gt=0)  # delta, in units of the cosine
 
 
-class CEDelta(Skeleton[MarginSettings]):
+class CEDelta(PrototypeMethod[MarginSettings]):
     """Cosine cross-entropy with a margin on the true class, then nearest class mean.
 
     Needs to know in advance: nothing. Stores: one mean feature a class. Costs at test time: one pass.
@@ -22,7 +22,7 @@ class CEDelta(Skeleton[MarginSettings]):
 
     name = "ce_delta"
     Settings = MarginSettings
-    facts = Facts("the baseline with a margin between base classes (fig. 1)")
+    card = MethodCard("the baseline with a margin between base classes (fig. 1)")
 
     def objective(self) -> CosineObjective:
         """Return the cosine cross-entropy with the margin."""

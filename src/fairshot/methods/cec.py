@@ -9,10 +9,10 @@ from torch.nn.functional import cosine_similarity, cross_entropy, linear, softma
 
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.methods.episodic import Episodic, EpisodicObjective, EpisodicSettings
-from fairshot.methods.method import Facts
+from fairshot.methods.method import MethodCard
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.training.episodes import Episode
-from fairshot.training.hardware import from_all_processes, own_share
+from fairshot.training.hardware import from_all_processes, rank_slice
 from fairshot.training.loop import Trainer
 
 QUERIES_AT_ONCE = 256  # each needs prototypes of its own
@@ -98,7 +98,7 @@ class PseudoSessions(EpisodicObjective):
         """Turn the images of each episode by one, two or three quarters, the same for all of them."""
         noise = from_all_processes(noise)  # another process may hold the first image, which decides
         quarters = (3 * noise.reshape(-1, self.episode.images)[:, :1]).long()
-        quarters = own_share(quarters.expand(-1, self.episode.images).flatten())
+        quarters = rank_slice(quarters.expand(-1, self.episode.images).flatten())
         ways = torch.stack([images.rot90(k, (2, 3)) for k in (1, 2, 3)])
         return ways[quarters, torch.arange(len(images), device=images.device)]
 
@@ -115,7 +115,7 @@ class CEC(Episodic[CECSettings]):
 
     name = "cec"
     Settings = CECSettings
-    facts = Facts("attention adapts prototypes to each query; learnt in pseudo-incremental episodes")
+    card = MethodCard("attention adapts prototypes to each query; learnt in pseudo-incremental episodes")
     embedder: AttentiveEmbedder
 
     def build_embedder(self, model: ModelSettings, channels: int) -> AttentiveEmbedder:

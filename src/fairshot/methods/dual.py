@@ -24,6 +24,8 @@ from fairshot.models.heads import CosineHead, cosine_cross_entropy
 from fairshot.progress import SILENT, Reporter
 from fairshot.settings import ShareRange
 
+Decision = Literal["separately", "transferable_only", "specific_only", "pre", "post", "anomaly_detection"]
+
 
 class DualSettings(MethodSettings):
     """The components of the paper, each of which can be switched off, and their strengths."""
@@ -43,9 +45,9 @@ class DualSettings(MethodSettings):
     sr: bool = True
     sr_width: int = Field(2048, ge=1)
     sr_batch_norm: bool = False
-    way: Literal["separately", "transferable_only", "specific_only", "pre", "post", "anomaly_detection"] = (
-        "separately"  # how the two kinds of features decide; the others are those of tables 3 and 11
-    )
+    decision: Literal[
+        "separately", "transferable_only", "specific_only", "pre", "post", "anomaly_detection"
+    ] = "separately"  # how the two kinds of features decide; the others are those of tables 3 and 11
     mirror: bool = False  # features averaged over each picture and its mirror image: twice the passes
     # Self-optimizing classifiers (section 3.3)
     resistance: bool = True
@@ -90,7 +92,7 @@ class Dual(Method[SettingsT], Generic[SettingsT]):
 
     trained_as = "dual"
     decision_settings: ClassVar[frozenset[str]] = frozenset(
-        {"way", "mirror", "resistance", "calibration", "threshold", "at_most"}
+        {"decision", "mirror", "resistance", "calibration", "threshold", "at_most"}
     )
     prototypes: Tensor  # P of h, (C, V, d)
 
@@ -140,7 +142,7 @@ class Dual(Method[SettingsT], Generic[SettingsT]):
         second = similarity(features["g_tilde"], P_tilde)
         if novel_only:
             first[:, : self.base_classes] = second[:, : self.base_classes] = -torch.inf
-        match self.settings.way:
+        match self.settings.decision:
             case "separately":
                 return separately(first, second, self.base_classes)
             case "transferable_only":

@@ -12,14 +12,14 @@ from torch import Tensor
 from fairshot.benchmarks.pictures import Ints
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.methods.method import MethodSettings
-from fairshot.methods.skeleton import PlainSkeleton, SkeletonSettings
+from fairshot.methods.prototype_method import CosineMethod, CosineSettings
 from fairshot.models.embedder import Embedder
 from fairshot.training.episodes import Episode
-from fairshot.training.hardware import joined
+from fairshot.training.hardware import gather_with_grad
 from fairshot.training.loop import Objective, Trainer
 
 
-class EpisodicSettings(SkeletonSettings):
+class EpisodicSettings(CosineSettings):
     """The episodes after the base training."""
 
     way: int = Field(15, ge=2)  # classes of an episode
@@ -42,13 +42,13 @@ class EpisodicObjective(Objective):
 
     def split(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Part the features of this process and those of all others into support and queries of episodes."""
-        return self.episode.split(joined(features))
+        return self.episode.split(gather_with_grad(features))
 
 
 EpisodicT = TypeVar("EpisodicT", bound=EpisodicSettings)
 
 
-class Episodic(PlainSkeleton[EpisodicT], Generic[EpisodicT]):
+class Episodic(CosineMethod[EpisodicT], Generic[EpisodicT]):
     """Trains by the plain cosine cross-entropy, then on episodes."""
 
     @abstractmethod
@@ -71,7 +71,7 @@ class Episodic(PlainSkeleton[EpisodicT], Generic[EpisodicT]):
                 "epochs": chosen.episode_epochs,
                 "learning_rate": chosen.episode_learning_rate,
                 "batch": episode.images,
-                "low_size": None,
+                "low_resolution": None,
             }
         )
         trainer.train(self.rehearsal(episode), base, "episodes", phase)

@@ -8,16 +8,16 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, one_hot
 
 from fairshot.classifiers.similarity import similarity
-from fairshot.methods.method import Facts
+from fairshot.methods.method import MethodCard
 from fairshot.methods.mixing import BetaWeights
-from fairshot.methods.skeleton import Skeleton, SkeletonSettings
+from fairshot.methods.prototype_method import CosineSettings, PrototypeMethod
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.models.heads import CosineHead
 from fairshot.settings import Share
 from fairshot.training.loop import Objective
 
 
-class FACTSettings(SkeletonSettings):
+class FACTSettings(CosineSettings):
     """How strongly room is reserved, and how much virtual prototypes have to say in an answer."""
 
     weight: float = Field(0.01, ge=0)  # of the three losses that reserve room
@@ -30,7 +30,7 @@ class FACTSettings(SkeletonSettings):
 class ForwardCompatible(Objective):
     """Cosine cross-entropy that also presses images and their mix-ups towards virtual classes."""
 
-    halo = noise = 1
+    neighbours = noise = 1
     virtual: Tensor  # (M, d), orthogonal and never trained
     allowed: Tensor  # (B, M), virtual classes each base class may lean towards
 
@@ -47,7 +47,7 @@ class ForwardCompatible(Objective):
 
     def forward(self, views: list[Tensor], labels: Tensor, noise: Tensor) -> Tensor:
         """Return the loss on base classes plus, weighted, the three that reserve room."""
-        own = len(labels) - self.halo
+        own = len(labels) - self.neighbours
         plain, mixed = self.logits(views, noise[:own, 0]).chunk(2)
         rows = labels[:own].repeat(len(views))
         different = (labels[:own] != labels[1 : own + 1]).repeat(len(views)).to(plain.dtype)
@@ -91,7 +91,7 @@ def without(logits: Tensor, rows: Tensor) -> Tensor:
     return logits.masked_fill(one_hot(rows, logits.shape[1]).bool(), -torch.inf)
 
 
-class FACT(Skeleton[FACTSettings]):
+class FACT(PrototypeMethod[FACTSettings]):
     """Forward compatible training.
 
     As many virtual prototypes as classes are to come, mutually orthogonal and frozen, stand beside the
@@ -104,14 +104,14 @@ class FACT(Skeleton[FACTSettings]):
 
     name = "fact"
     Settings = FACTSettings
-    facts = Facts(
+    card = MethodCard(
         "virtual prototypes keep room for future classes in the base session",
         stores="one mean feature a class, one virtual prototype a future class",
         knows_future=True,
     )
     decision_settings = frozenset({"virtual_share", "looked_through"})
-    state = (*Skeleton.state, "virtual")
-    drawn = ("virtual",)
+    buffers = (*PrototypeMethod.buffers, "virtual")
+    fixed_buffers = ("virtual",)
     virtual: Tensor  # (M, d)
 
     def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:
@@ -125,9 +125,9 @@ class FACT(Skeleton[FACTSettings]):
         """Return forward compatible training."""
         return ForwardCompatible(self.embedder, self.virtual, self.base_classes, self.settings)
 
-    def start(self, features: Features, labels: Tensor) -> None:
+    def init_classifiers(self, features: Features, labels: Tensor) -> None:
         """Make the base prototypes where the features lie."""
-        super().start(features, labels)
+        super().init_classifiers(features, labels)
         self.virtual = self.virtual.to(self.prototypes)
 
     def scores(self, features: Features, novel_only: bool = False) -> Tensor:

@@ -8,14 +8,14 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div, normalize
 
 from fairshot.methods.finetuning import descend
-from fairshot.methods.method import Facts
-from fairshot.methods.skeleton import Skeleton, SkeletonSettings
+from fairshot.methods.method import MethodCard
+from fairshot.methods.prototype_method import CosineSettings, PrototypeMethod
 from fairshot.models.embedder import Embedder, Features
 from fairshot.models.heads import CosineHead, cosine_cross_entropy
 from fairshot.training.loop import Objective
 
 
-class FCILSettings(SkeletonSettings):
+class FCILSettings(CosineSettings):
     """Infomax of the embedding in the base session, and of the structure of classes in later ones."""
 
     embedding_weight: float = Field(0.1, ge=0)
@@ -80,7 +80,7 @@ def information_bound(one: Tensor, other: Tensor, temperature: float) -> Tensor:
     return -(cross_entropy(logits, rows) + cross_entropy(logits.T, rows)) / 2
 
 
-class FCIL(Skeleton[FCILSettings]):
+class FCIL(PrototypeMethod[FCILSettings]):
     """Few-shot continual infomax learning.
 
     The base session also maximises a bound on the information that different levels of the network share
@@ -93,24 +93,24 @@ class FCIL(Skeleton[FCILSettings]):
 
     name = "fcil"
     Settings = FCILSettings
-    facts = Facts(
+    card = MethodCard(
         "infomax between levels of the network, then prototypes refined with their relations kept",
         stores="one mean feature and one prototype a class",
     )
     decision_settings = frozenset({"information_weight", "structure_weight", "steps", "learning_rate"})
-    state = (*Skeleton.state, "refined")
+    buffers = (*PrototypeMethod.buffers, "refined")
     refined: Tensor  # (C, V, d)
 
     def objective(self) -> EmbeddingInfomax:
         """Return cross-entropy with infomax of the embedding."""
         return EmbeddingInfomax(self.embedder, self.base_classes, self.settings)
 
-    def start(self, features: Features, labels: Tensor) -> None:
+    def init_classifiers(self, features: Features, labels: Tensor) -> None:
         """Take the means of base classes as they are."""
-        super().start(features, labels)
+        super().init_classifiers(features, labels)
         self.refined = self.prototypes.clone()
 
-    def extend(self, features: Features, labels: Tensor) -> None:
+    def add_classes(self, features: Features, labels: Tensor) -> None:
         """Refine the prototypes of new classes; more images of known ones move theirs with their means."""
         means, counts = self.extended(features, labels)
         known = self.seen_classes

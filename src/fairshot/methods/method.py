@@ -22,7 +22,7 @@ class MethodSettings(Settings):
 
 
 @dataclass(frozen=True)
-class Facts:
+class MethodCard:
     """What a reader of a comparison should know about a method."""
 
     summary: str
@@ -42,14 +42,14 @@ class Method(ABC, Generic[SettingsT]):
     """
 
     name: ClassVar[str]
-    facts: ClassVar[Facts]
+    card: ClassVar[MethodCard]
     Settings: ClassVar[type[MethodSettings]]
     flips: tuple[bool, ...] = (False,)  # the views of a picture: one an entry, True for vertically flipped
     trained_as: ClassVar[str | None] = None  # the name under which its training is known, if not its own
     decision_settings: ClassVar[frozenset[str]] = frozenset()  # settings that leave the training as it is
-    parts: ClassVar[tuple[str, ...]] = ("embedder",)  # the modules that, with `state`, are all it has learnt
-    state: ClassVar[tuple[str, ...]]  # the tensors
-    drawn: ClassVar[tuple[str, ...]] = ()  # those of them that are drawn at random and fixed before training
+    modules: ClassVar[tuple[str, ...]] = ("embedder",)  # with `buffers`, all it has learnt
+    buffers: ClassVar[tuple[str, ...]]  # the tensors
+    fixed_buffers: ClassVar[tuple[str, ...]] = ()  # those drawn at random and fixed before training
     frozen: ClassVar[bool] = True  # whether the network stays as the base session left it
 
     def __init__(
@@ -60,12 +60,12 @@ class Method(ABC, Generic[SettingsT]):
         base_classes: int,
         total_classes: int | None = None,
     ) -> None:
-        if (total_classes is not None) != self.facts.knows_future:
+        if (total_classes is not None) != self.card.knows_future:
             told = "is not told" if total_classes is None else "may not be told"
-            raise ValueError(f"{type(self).__name__} {told} the number of classes; its facts say otherwise")
+            raise ValueError(f"{type(self).__name__} {told} the number of classes; its card says otherwise")
         self.settings = settings
         self.base_classes = base_classes
-        self.total_classes = total_classes or base_classes  # beyond base_classes only where facts declare it
+        self.total_classes = total_classes or base_classes  # more only if the card says so
         self.embedder = self.build_embedder(model, channels)
 
     def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:
@@ -77,11 +77,11 @@ class Method(ABC, Generic[SettingsT]):
         """Return what the base session trains."""
 
     @abstractmethod
-    def start(self, features: Features, labels: Tensor) -> None:
+    def init_classifiers(self, features: Features, labels: Tensor) -> None:
         """Make the classifiers of the base classes from the features of their training pictures."""
 
     @abstractmethod
-    def extend(self, features: Features, labels: Tensor) -> None:
+    def add_classes(self, features: Features, labels: Tensor) -> None:
         """Take new classes, or further pictures of known ones, into the classifiers: all or nothing."""
 
     @abstractmethod
@@ -101,11 +101,11 @@ class Method(ABC, Generic[SettingsT]):
         """Train on the base session, then make its classifiers."""
         self.train_base(base, trainer)
         self.embedder.to(trainer.fabric.device)
-        self.start_base(base, trainer.reporter)
+        self.init_base_classifiers(base, trainer.reporter)
 
-    def start_base(self, base: LabelledPictures, reporter: Reporter = SILENT) -> None:
+    def init_base_classifiers(self, base: LabelledPictures, reporter: Reporter = SILENT) -> None:
         """Make the classifiers of the base session with the network as it is trained."""
-        self.start(self.embed(base.pictures, reporter), self._labels(base))
+        self.init_classifiers(self.embed(base.pictures, reporter), self._labels(base))
 
     def train_base(self, base: LabelledPictures, trainer: Trainer) -> None:
         """Train the network; methods with several phases override this."""
@@ -113,7 +113,7 @@ class Method(ABC, Generic[SettingsT]):
 
     def learn(self, shots: LabelledPictures) -> None:
         """Learn new classes from a few pictures each."""
-        self.extend(self.embed(shots.pictures), self._labels(shots))
+        self.add_classes(self.embed(shots.pictures), self._labels(shots))
 
     def adapt(self, features: Features) -> None:
         """Use unlabelled pictures; most methods do not."""
@@ -145,23 +145,23 @@ class Method(ABC, Generic[SettingsT]):
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all that has been learnt."""
-        learnt = {name: getattr(self, name) for name in self.state}
-        for part in self.parts:
+        learnt = {name: getattr(self, name) for name in self.buffers}
+        for part in self.modules:
             learnt |= {f"{part}.{name}": value for name, value in getattr(self, part).state_dict().items()}
         return learnt
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Take over what `tensors` returned earlier."""
-        self.restore_parts(tensors)
-        for name in self.state:
+        self.restore_modules(tensors)
+        for name in self.buffers:
             setattr(self, name, tensors[name].to(self.embedder.device))
 
-    def restore_parts(self, tensors: dict[str, Tensor]) -> None:
-        """Take over what was trained, and with what; the classifiers are yet to be made, by `start_base`."""
+    def restore_modules(self, tensors: dict[str, Tensor]) -> None:
+        """Load the trained modules; `init_base_classifiers` makes the classifiers."""
         device = self.embedder.device
-        for part in self.parts:
+        for part in self.modules:
             getattr(self, part).to(device).load_state_dict(self._own(f"{part}.", tensors))
-        for name in self.drawn:
+        for name in self.fixed_buffers:
             setattr(self, name, tensors[name].to(device))
 
     def _own(self, prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -56,7 +56,7 @@ class FusedObjective(Objective):
         super().__init__()
         self.classes, self.lam, self.fused_weight = classes, lam, fused_weight
         self.fused_views = fused_views
-        self.halo = self.noise = fusions
+        self.neighbours = self.noise = fusions
         self.beta = BetaWeights(20) if distribution == "beta" else None
 
     def fuse(self, views: list[Tensor], labels: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -65,10 +65,10 @@ class FusedObjective(Objective):
         The batch is shuffled, so a neighbour is a random partner. Pair and lambda are the same for all
         views. A neighbour of the same class makes no surplus class: its weight is 0.
         """
-        own = len(labels) - self.halo
+        own = len(labels) - self.neighbours
         images, targets = [view[:own] for view in views], [labels[:own]] * len(views)
         weights = [torch.ones_like(labels[:own], dtype=views[0].dtype)] * len(views)
-        for k in range(self.halo):
+        for k in range(self.neighbours):
             partner = slice(k + 1, own + k + 1)
             lam = self.fusion_weight(noise[:own, k])[:, None, None, None]
             different = labels[:own] != labels[partner]

@@ -13,9 +13,9 @@ from torch.nn.functional import normalize
 
 from fairshot.errors import UserError
 from fairshot.methods.finetuning import descend
-from fairshot.methods.method import Facts, MethodSettings
+from fairshot.methods.method import MethodCard, MethodSettings
 from fairshot.methods.mixing import BetaWeights
-from fairshot.methods.readout import ReadoutSkeleton
+from fairshot.methods.projector_method import ProjectorMethod
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.settings import Share
 from fairshot.training.loop import Objective
@@ -105,7 +105,7 @@ def blended_loss(outputs: Tensor, classes: Tensor, vertices: Tensor, share: floa
 class DotRegression(Objective):
     """Draws images, and blends of two, to the vertices of their classes."""
 
-    halo, noise = 1, 4
+    neighbours, noise = 1, 4
     vertices: Tensor
 
     def __init__(self, embedder: Embedder, vertices: Tensor, settings: NCFSCILSettings) -> None:
@@ -116,7 +116,7 @@ class DotRegression(Objective):
 
     def forward(self, views: list[Tensor], labels: Tensor, noise: Tensor) -> Tensor:
         """Return the mean over views; a blend is drawn to both its vertices, by their shares."""
-        own = len(labels) - self.halo
+        own = len(labels) - self.neighbours
         shares = self.shares(noise[:own], views[0].shape[-1])
         lam, pixels = shares.mean((1, 2)), shares[:, None].to(views[0])
         images = [pixels * view[:own] + (1 - pixels) * view[1 : own + 1] for view in views]
@@ -146,7 +146,7 @@ class DotRegression(Objective):
         return torch.where(choice < until_mixed, mixed, torch.where(choice < until_cut, cut, 1.0))
 
 
-class NCFSCIL(ReadoutSkeleton[NCFSCILSettings]):
+class NCFSCIL(ProjectorMethod[NCFSCILSettings]):
     """Neural-collapse inspired alignment of features and classifier.
 
     The classifier is a simplex equiangular tight frame with a vertex for every class there will be; it
@@ -159,14 +159,14 @@ class NCFSCIL(ReadoutSkeleton[NCFSCILSettings]):
 
     name = "nc_fscil"
     Settings = NCFSCILSettings
-    facts = Facts(
+    card = MethodCard(
         "a fixed simplex with a vertex for every class to come; fine-tunes a neck towards it",
         stores="one mean feature a class, the vertices",
         knows_future=True,
     )
     decision_settings = frozenset({"steps", "learning_rate", "gradient_norm", "blending", "blended_share"})
-    state = (*ReadoutSkeleton.state, "vertices")
-    drawn = ("vertices",)
+    buffers = (*ProjectorMethod.buffers, "vertices")
+    fixed_buffers = ("vertices",)
     vertices: Tensor  # (total classes, width)
 
     def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:
@@ -186,12 +186,12 @@ class NCFSCIL(ReadoutSkeleton[NCFSCILSettings]):
         """Return dot regression with blends of two images."""
         return DotRegression(self.embedder, self.vertices, self.settings)
 
-    def start(self, features: Features, labels: Tensor) -> None:
+    def init_classifiers(self, features: Features, labels: Tensor) -> None:
         """Keep the mean feature of each base class."""
-        super().start(features, labels)
+        super().init_classifiers(features, labels)
         self.vertices = self.vertices.to(self.prototypes)
 
-    def extend(self, features: Features, labels: Tensor) -> None:
+    def add_classes(self, features: Features, labels: Tensor) -> None:
         """Fine-tune the neck on shots and mean features, and keep the means of the new classes."""
         means, counts = self.extended(features, labels)
         if len(means) > self.total_classes:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from fairshot.methods.method import Facts
-from fairshot.methods.skeleton import PlainSkeleton, SkeletonSettings
+from fairshot.methods.method import MethodCard
+from fairshot.methods.prototype_method import CosineMethod, CosineSettings
 
 
-class NCM(PlainSkeleton[SkeletonSettings]):
+class NCM(CosineMethod[CosineSettings]):
     """Cosine cross-entropy, then nearest class mean.
 
     Needs to know in advance: nothing. Stores: one mean feature a class. Costs at test time: one pass.
     """
 
     name = "ncm"
-    Settings = SkeletonSettings
-    facts = Facts(
+    Settings = CosineSettings
+    card = MethodCard(
         "nearest class mean on features of a cosine cross-entropy; the strong baseline", baseline=True
     )

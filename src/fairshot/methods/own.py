@@ -109,7 +109,7 @@ def _method_in(path: Path, wanted: str) -> type[Method[Any]]:
             f"{path}: {wanted!r} is no class of this file that derives from fairshot's Method"
             f"{did_you_mean(wanted, there)}"
         )
-    missing = [part for part in ("name", "facts", "Settings") if not hasattr(kind, part)]
+    missing = [part for part in ("name", "card", "Settings") if not hasattr(kind, part)]
     if missing:
         raise UserError(
             f"{path}: {wanted} does not say its {', '.join(missing)}; see docs/add-your-method.md"

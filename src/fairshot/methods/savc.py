@@ -12,8 +12,8 @@ from torch.nn.functional import normalize
 
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.errors import UserError
-from fairshot.methods.method import Facts, MethodSettings
-from fairshot.methods.skeleton import Skeleton
+from fairshot.methods.method import MethodCard, MethodSettings
+from fairshot.methods.prototype_method import PrototypeMethod
 from fairshot.models.embedder import Embedder, Features, ModelSettings, Transform
 from fairshot.models.heads import CosineHead, cosine_cross_entropy
 from fairshot.progress import SILENT, Reporter
@@ -167,7 +167,7 @@ class FantasyContrast(Objective):
             torch._foreach_lerp_(list(slow.parameters()), list(fast.parameters()), 1 - self.settings.momentum)
 
 
-class SAVC(Skeleton[SAVCSettings]):
+class SAVC(PrototypeMethod[SAVCSettings]):
     """Semantic-aware virtual contrast.
 
     Each base class under each of m fixed transforms is a class of its own: a cosine classifier tells them
@@ -179,7 +179,7 @@ class SAVC(Skeleton[SAVCSettings]):
 
     name = "savc"
     Settings = SAVCSettings
-    facts = Facts(
+    card = MethodCard(
         "transformed base classes as virtual classes, classified and contrasted; averages their answers",
         stores="one mean feature a class and transform",
     )

@@ -8,16 +8,16 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from fairshot.classifiers import realistic
+from fairshot.classifiers import bounded_calibration
+from fairshot.classifiers.bounded_calibration import Bounds, Calibration, Entry
 from fairshot.classifiers.calibration import calibrate, calibrate_labelled, degrees
-from fairshot.classifiers.gate import FirstLook, Rule
+from fairshot.classifiers.gate import Rule, TransferableClassifier
 from fairshot.classifiers.prototypes import prototypes
-from fairshot.classifiers.realistic import Bounds, Calibration, Entry
 from fairshot.classifiers.resistance import accumulate, resist
 from fairshot.classifiers.whitening import OwnSpread, Spread
 from fairshot.errors import UserError
 from fairshot.methods.dual import Dual, DualSettings
-from fairshot.methods.method import Facts, split_known
+from fairshot.methods.method import MethodCard, split_known
 from fairshot.models.embedder import Features
 from fairshot.settings import Share
 
@@ -33,7 +33,7 @@ class SSSSettings(DualSettings):
     whitening: bool = False  # whether the first look compares whitened features
     power: float = Field(0.5, gt=0)
     shrinkage: float = Field(1.0, gt=0)
-    own_share: float = Field(0.0, ge=0, lt=1)  # of a class's own covariance in whitening
+    class_covariance_share: float = Field(0.0, ge=0, lt=1)  # of a class's own covariance in whitening
     # Self-optimizing classifiers (section 3.3)
     gamma: float = Field(0.2, ge=0)
     alpha_base: Share = 0.1
@@ -45,8 +45,8 @@ class SSSSettings(DualSettings):
     def _gate_fits(self) -> Self:
         if self.gate == "left_out" and self.gate_strength > 1:
             raise ValueError(f"gate_strength is a share of the shots with left_out, got {self.gate_strength}")
-        if self.has_gate and self.way != "separately":
-            raise ValueError(f"a gate decides between two looks, and way is {self.way}; expected separately")
+        if self.has_gate and self.decision != "separately":
+            raise ValueError(f"a gate needs decision separately, got {self.decision}")
         if self.has_gate and self.bounded:
             raise ValueError("bounded Calibration moves the first look of the paper; expected gate plain")
         return self
@@ -71,22 +71,22 @@ class SSS(Dual[SSSSettings]):
 
     name = "sss"
     Settings = SSSSettings
-    facts = Facts(
+    card = MethodCard(
         "surplus classes, two kinds of features decided separately, self-optimizing classifiers",
         stores="four mean features a class",
     )
     decision_settings = Dual.decision_settings | {
-        *("gate", "gate_strength", "whitening", "power", "shrinkage", "own_share"),
+        *("gate", "gate_strength", "whitening", "power", "shrinkage", "class_covariance_share"),
         *("gamma", "alpha_base", "alpha_novel", "bounded", "drift"),
     }
-    state = ("prototypes", "prototypes_tilde", "delta", "counts")
+    buffers = ("prototypes", "prototypes_tilde", "delta", "counts")
     prototypes_tilde: Tensor  # P~ of h~, (C, V, d~)
     delta: Tensor  # directions of the novel classes met so far, for each base class (B, V, d~)
     counts: Tensor  # (C,) labelled pictures behind each prototype
-    look: FirstLook | None = None  # in place of h in the first look, if there is a gate
+    look: TransferableClassifier | None = None  # in place of h in the first look, if there is a gate
     memory: Calibration | None = None  # of bounded Calibration, once pictures without labels came
 
-    def start(self, features: Features, labels: Tensor) -> None:
+    def init_classifiers(self, features: Features, labels: Tensor) -> None:
         """Make h and h~ of the base classes."""
         base = range(self.base_classes)
         self.prototypes = prototypes(features["g"], labels, base)
@@ -95,18 +95,18 @@ class SSS(Dual[SSSSettings]):
         self.counts = labels.bincount(minlength=self.base_classes)
         self.look, self.memory = self._begin_look(features["g"], labels), None
 
-    def _begin_look(self, g: Tensor, labels: Tensor) -> FirstLook | None:
+    def _begin_look(self, g: Tensor, labels: Tensor) -> TransferableClassifier | None:
         """Make the first look of the settings, or none if it is the paper's."""
         chosen = self.settings
         if not chosen.whitening:
-            return FirstLook.begin(self.prototypes, self.counts) if chosen.has_gate else None
+            return TransferableClassifier.begin(self.prototypes, self.counts) if chosen.has_gate else None
         spread = Spread.fit(g, labels, self.base_classes, chosen.power)
         own = None
-        if chosen.own_share:
-            own = OwnSpread.fit(g, labels, spread, chosen.shrinkage).metrics(chosen.own_share)
-        return FirstLook.whitened(spread, self.counts, chosen.shrinkage, own)
+        if chosen.class_covariance_share:
+            own = OwnSpread.fit(g, labels, spread, chosen.shrinkage).metrics(chosen.class_covariance_share)
+        return TransferableClassifier.whitened(spread, self.counts, chosen.shrinkage, own)
 
-    def extend(self, features: Features, labels: Tensor) -> None:
+    def add_classes(self, features: Features, labels: Tensor) -> None:
         """Add new classes to h and h~ and to Delta; labelled pictures of known classes calibrate them."""
         known, fresh = split_known(labels, self.seen_classes)
         g, g_tilde = features["g"], features["g_tilde"]
@@ -122,8 +122,8 @@ class SSS(Dual[SSSSettings]):
         look = None if self.look is None else self.look.extended(self.look.see(g), labels, fresh)
         memory = None
         if self.memory is not None:
-            memory = realistic.relabel(self.memory, P, self._alpha(len(P)), self.settings.bounds)
-            P = realistic.prototypes(memory, self.settings.bounds)
+            memory = bounded_calibration.relabel(self.memory, P, self._alpha(len(P)), self.settings.bounds)
+            P = bounded_calibration.prototypes(memory, self.settings.bounds)
         # Assigned together and last: whatever fails above, nothing is learnt by half.
         self.look, self.memory = look, memory
         self.prototypes, self.prototypes_tilde, self.delta, self.counts = P, P_tilde, delta, counts
@@ -133,9 +133,9 @@ class SSS(Dual[SSSSettings]):
         chosen, g = self.settings, features["g"]
         alpha = self._alpha(self.seen_classes)
         if chosen.bounded:
-            memory = realistic.begin(self.prototypes, alpha) if self.memory is None else self.memory
+            memory = bounded_calibration.begin(self.prototypes, alpha) if self.memory is None else self.memory
             ids = torch.arange(len(g), device=g.device) + memory.shown
-            self._remember(realistic.absorb(memory, g, ids, chosen.bounds))
+            self._remember(bounded_calibration.absorb(memory, g, ids, chosen.bounds))
             return
         found = calibrate(self.prototypes, g, alpha, chosen.threshold, chosen.at_most)
         if self.look is not None:
@@ -155,10 +155,10 @@ class SSS(Dual[SSSSettings]):
                 f"the journal has {len(self.journal)}"
             )
         if self.memory is not None:
-            self._remember(realistic.rollback(self.memory, batches, self.settings.bounds))
+            self._remember(bounded_calibration.rollback(self.memory, batches, self.settings.bounds))
 
     def _remember(self, memory: Calibration) -> None:
-        self.memory, self.prototypes = memory, realistic.prototypes(memory, self.settings.bounds)
+        self.memory, self.prototypes = memory, bounded_calibration.prototypes(memory, self.settings.bounds)
 
     def _alpha(self, classes: int) -> Tensor:
         return degrees(classes, self.base_classes, self.settings.alpha_base, self.settings.alpha_novel)
@@ -175,7 +175,11 @@ class SSS(Dual[SSSSettings]):
         """Take over what `tensors` returned earlier."""
         super().restore(tensors)
         gate, memory = (self._own(prefix, tensors) for prefix in (GATE, MEMORY))
-        self.look = FirstLook.from_tensors(self.base_classes, gate, self.settings.power) if gate else None
+        self.look = (
+            TransferableClassifier.from_tensors(self.base_classes, gate, self.settings.power)
+            if gate
+            else None
+        )
         self.memory = Calibration.from_tensors(memory) if memory else None
 
     def first_look(self, g: Tensor) -> Tensor:

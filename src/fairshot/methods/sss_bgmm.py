@@ -11,7 +11,7 @@ from fairshot.classifiers.calibration import degrees, recognise
 from fairshot.classifiers.mixtures import fit_mixtures
 from fairshot.classifiers.similarity import similarity
 from fairshot.methods.dual import Dual, DualSettings
-from fairshot.methods.method import Facts, split_known
+from fairshot.methods.method import MethodCard, split_known
 from fairshot.models.embedder import Features
 
 KINDS = ("g", "g_tilde")
@@ -39,18 +39,18 @@ class SSSBGMM(Dual[BGMMSettings]):
 
     name = "sss_bgmm"
     Settings = BGMMSettings
-    facts = Facts(
+    card = MethodCard(
         "SSS whose classes are Bayesian Gaussian mixtures",
         stores="four mixtures a class, of three components (base) or one (novel)",
     )
     decision_settings = Dual.decision_settings | {
         *("components_base", "components_novel", "gamma", "prior_base", "prior_novel", "prior_freedom")
     }
-    state = ("prototypes", "counts")
+    buffers = ("prototypes", "counts")
     counts: Tensor  # (C,) labelled pictures behind each class
     mixtures: dict[str, BGMM]  # h_b of g, and h~_b of g~
 
-    def start(self, features: Features, labels: Tensor) -> None:
+    def init_classifiers(self, features: Features, labels: Tensor) -> None:
         """Fit the mixtures of the base classes (eq. 19)."""
         base, chosen = range(self.base_classes), self.settings
         self.counts = labels.bincount(minlength=self.base_classes)
@@ -60,7 +60,7 @@ class SSSBGMM(Dual[BGMMSettings]):
             found[kind] = BGMM(fit_mixtures(features[kind], labels, base, components, freedom=freedom))
         self._take(found)
 
-    def extend(self, features: Features, labels: Tensor) -> None:
+    def add_classes(self, features: Features, labels: Tensor) -> None:
         """Fit new classes, and no other; labelled pictures of known classes move them."""
         known, fresh = split_known(labels, self.seen_classes)
         found, counts = {}, self.counts + labels[known].bincount(minlength=self.seen_classes)

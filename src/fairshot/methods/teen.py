@@ -7,19 +7,19 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fairshot.methods.method import Facts
-from fairshot.methods.skeleton import PlainSkeleton, SkeletonSettings
+from fairshot.methods.method import MethodCard
+from fairshot.methods.prototype_method import CosineMethod, CosineSettings
 from fairshot.settings import Share
 
 
-class TEENSettings(SkeletonSettings):
+class TEENSettings(CosineSettings):
     """How far, and how selectively, base classes draw a new prototype towards themselves."""
 
     shift: Share = 0.5  # alpha: the weight of the base classes in a calibrated prototype
     selectivity: float = Field(16.0, gt=0)  # tau: the larger, the more the most similar base class counts
 
 
-class TEEN(PlainSkeleton[TEENSettings]):
+class TEEN(CosineMethod[TEENSettings]):
     """Training-free prototype calibration.
 
     The base session is that of nearest class mean. A prototype of a few shots lies too close to the
@@ -30,7 +30,7 @@ class TEEN(PlainSkeleton[TEENSettings]):
 
     name = "teen"
     Settings = TEENSettings
-    facts = Facts("new prototypes move towards the base prototypes they resemble; no training")
+    card = MethodCard("new prototypes move towards the base prototypes they resemble; no training")
     decision_settings = frozenset({"shift", "selectivity"})
 
     def answering_prototypes(self) -> Tensor:

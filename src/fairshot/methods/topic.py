@@ -10,14 +10,14 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, one_hot
 
-from fairshot.methods.exemplars import ExemplarSkeleton
 from fairshot.methods.finetuning import descend
-from fairshot.methods.method import Facts
-from fairshot.methods.skeleton import SkeletonSettings
+from fairshot.methods.method import MethodCard
+from fairshot.methods.prototype_method import CosineSettings
+from fairshot.methods.replay_method import ReplayMethod
 from fairshot.models.embedder import Features
 
 
-class TOPICSettings(SkeletonSettings):
+class TOPICSettings(CosineSettings):
     """The neural gas, and the losses that keep and grow it."""
 
     nodes: int = Field(400, ge=2)  # of the base classes; at least one a class
@@ -29,7 +29,7 @@ class TOPICSettings(SkeletonSettings):
     margin: float = Field(0.5, ge=0)  # distance that a new node keeps from neighbours of other classes
 
 
-class TOPIC(ExemplarSkeleton[TOPICSettings]):
+class TOPIC(ReplayMethod[TOPICSettings]):
     """Topology-preserving knowledge incrementer.
 
     A neural gas is laid over the features of the base session: nodes that stand for regions of the
@@ -43,7 +43,7 @@ class TOPIC(ExemplarSkeleton[TOPICSettings]):
 
     name = "topic"
     Settings = TOPICSettings
-    facts = Facts(
+    card = MethodCard(
         "a neural gas over the features is kept in place while the network is fine-tuned",
         stores="nodes of a neural gas with edges and spread, one picture a node",
         keeps_exemplars=True,
@@ -51,7 +51,7 @@ class TOPIC(ExemplarSkeleton[TOPICSettings]):
     decision_settings = frozenset(
         {"nodes", "rounds", "steps", "learning_rate", "anchor", "min_max", "margin"}
     )
-    state = (*ExemplarSkeleton.state, "nodes", "spread", "edges")
+    buffers = (*ReplayMethod.buffers, "nodes", "spread", "edges")
     nodes: Tensor  # (M, d) of length 1; their labels are those of their exemplars
     spread: Tensor  # (M, d) variance of the features around each node
     edges: Tensor  # (M, M) whether two nodes are neighbours
@@ -70,7 +70,7 @@ class TOPIC(ExemplarSkeleton[TOPICSettings]):
         own = cosines[:, len(nodes) :].masked_fill(labels[:, None] != missing, -torch.inf)
         return torch.cat([kept, own.argmax(0)])
 
-    def extend(self, features: Features, labels: Tensor) -> None:
+    def add_classes(self, features: Features, labels: Tensor) -> None:
         """Fine-tune the network on the shots, and grow a node for each new class."""
         means, counts = self.extended(features, labels)
         tuning = FineTuning(self, features["images"], labels, means)

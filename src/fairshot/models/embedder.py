@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.models.heads import SR
-from fairshot.models.pixels import DevicePictures, centre_boxes, cut
+from fairshot.models.pixels import DevicePictures, centre_boxes, crop_resize
 from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Positive, Settings
 
@@ -137,7 +137,7 @@ class Embedder(nn.Module):
     def test_view(self, pictures: DevicePictures) -> Tensor:
         """Return the centre of each picture at the network's input size."""
         boxes = centre_boxes(pictures.sizes, self.settings.centre_share).to(torch.float32)
-        return cut(pictures, boxes, self.settings.size)
+        return crop_resize(pictures, boxes, self.settings.size)
 
     def _features(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Features of a batch: bf16 on a GPU, float32 on a CPU, float32 either way when they leave here."""

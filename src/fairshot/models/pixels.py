@@ -45,7 +45,7 @@ def centre_boxes(sizes: Tensor, share: float) -> Tensor:
     return torch.cat([corner, side[:, None], side[:, None]], dim=1)
 
 
-def cut(pictures: DevicePictures, boxes: Tensor, size: int, angles: Tensor | None = None) -> Tensor:
+def crop_resize(pictures: DevicePictures, boxes: Tensor, size: int, angles: Tensor | None = None) -> Tensor:
     """Cut one box (top, left, height, width in pixels) out of each picture and resample it bilinearly.
 
     A negative width mirrors the box. A box may reach beyond its picture, and `angles` (radians) turns it

@@ -20,7 +20,7 @@ from fairshot.reporting.papertables import (
     summary_source,
 )
 from fairshot.reporting.published import FeaturesRow, Published
-from fairshot.reporting.settings import PARTS, feature_way_of, parts_of, without_seed
+from fairshot.reporting.settings import PARTS, decision_of, parts_of, without_seed
 from fairshot.settings import flat
 
 BENCHMARK = "cifar100"  # on which the paper printed its ablations
@@ -113,7 +113,7 @@ def feature_tables(groups: Sequence[Group], published: Published) -> list[PaperT
         rows = []
         for row in published.features:  # ours beside the paper's, way by way
             rows += [_published_way(row, key)] if _printed(groups) else []
-            own = [our_row(group, sources) for way, group in ours if way == row.way]
+            own = [our_row(group, sources) for way, group in ours if way == row.decision]
             rows += [replace(one, label=f"{row.printed_as}: {one.label}") for one in own]
         caption = "Without Resistance and Calibration."
         tables.append(PaperTable(key, title, caption, _heads(sources), tuple(rows)))
@@ -134,7 +134,7 @@ def _way_without_self_optimizing(group: Group) -> str | None:
     parts = _parts(group)
     if not parts or "sr" not in parts or parts & OPTIMIZING:
         return None
-    return feature_way_of(group.results[0].recipe)
+    return decision_of(group.results[0].recipe)
 
 
 def _printed(groups: Sequence[Group]) -> bool:

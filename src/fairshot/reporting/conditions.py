@@ -14,8 +14,8 @@ from fairshot.evaluation.result import Result
 from fairshot.methods import methods
 from fairshot.methods.method import Method, MethodSettings
 from fairshot.reporting.groups import Group, group_results
-from fairshot.reporting.plain import heading, plain_table
 from fairshot.reporting.settings import backbone_of, section
+from fairshot.reporting.terminal import heading, plain_table
 
 UNKNOWN = "?"  # in place of what this version does not know of a method
 
@@ -80,7 +80,7 @@ def conditions_table(results: Sequence[Result]) -> RenderableType:
 def _conditions(group: Group) -> Conditions:
     result = group.results[0]
     kind = methods().get(result.method)
-    facts = kind.facts if kind else None
+    card = kind.card if kind else None
     epochs, passes = str(section(result.recipe, "training").get("epochs", UNKNOWN)), UNKNOWN
     if kind is not None:
         settings = _settings(kind, section(result.recipe, "method"))
@@ -89,12 +89,12 @@ def _conditions(group: Group) -> Conditions:
         epochs += f" + {further}" if further else ""
     return Conditions(
         label=group.label,
-        summary=facts.summary if facts else UNKNOWN,
+        summary=card.summary if card else UNKNOWN,
         backbone=backbone_of(result.recipe) or UNKNOWN,
         epochs=epochs,
-        future=_yes(facts.knows_future) if facts else UNKNOWN,
-        pictures=_yes(facts.keeps_exemplars) if facts else UNKNOWN,
-        stores=facts.stores if facts else UNKNOWN,
+        future=_yes(card.knows_future) if card else UNKNOWN,
+        pictures=_yes(card.keeps_exemplars) if card else UNKNOWN,
+        stores=card.stores if card else UNKNOWN,
         passes=passes,
         unlabelled=_yes(result.transductive),
     )

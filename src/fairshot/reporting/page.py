@@ -13,21 +13,21 @@ from markupsafe import Markup
 
 from fairshot.evaluation.result import Environment as Machine
 from fairshot.evaluation.result import Result
-from fairshot.reporting.chapter import Chapter
+from fairshot.reporting.benchmark_section import BenchmarkSection
 from fairshot.reporting.conditions import TITLES
 from fairshot.reporting.figures import slug
 from fairshot.reporting.groups import Spread, total_seconds
-from fairshot.reporting.inline import key_symbol
 from fairshot.reporting.orders import class_order
 from fairshot.reporting.runs import Run
 from fairshot.reporting.settings import PARTS
 from fairshot.reporting.style import COLOURS
+from fairshot.reporting.svg import key_symbol
 
 MOST_NAMED = 4  # methods in the title; of more it says how many
 
 
 def render_page(
-    chapters: Sequence[Chapter], runs: Sequence[Run], command: str, further: Mapping[str, int]
+    chapters: Sequence[BenchmarkSection], runs: Sequence[Run], command: str, further: Mapping[str, int]
 ) -> str:
     """Fill the template; `further` has the commands that report runs nearby, and how many runs they find."""
     environment = Environment(
@@ -53,7 +53,7 @@ def render_page(
     )
 
 
-def _title(chapters: Sequence[Chapter]) -> str:
+def _title(chapters: Sequence[BenchmarkSection]) -> str:
     methods = dict.fromkeys(group.results[0].method for chapter in chapters for group in chapter.groups)
     benchmarks = dict.fromkeys(chapter.groups[0].benchmark for chapter in chapters)
     if not methods:

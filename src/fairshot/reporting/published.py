@@ -66,7 +66,7 @@ class ComponentsRow(_Strict):
 class FeaturesRow(_Strict):
     """A line of tables 3 and 11: a way to use the two kinds of features."""
 
-    way: str
+    decision: str
     printed_as: str
     overall: tuple[float, ...]
     inc: tuple[float, ...]

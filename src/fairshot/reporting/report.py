@@ -9,11 +9,11 @@ from pathlib import Path
 
 from fairshot.files import write_atomically
 from fairshot.progress import SILENT, Reporter
-from fairshot.reporting.chapter import write_chapter
+from fairshot.reporting.benchmark_section import write_chapter
 from fairshot.reporting.groups import by_benchmark, group_results, sss_first
 from fairshot.reporting.orders import in_main_order
 from fairshot.reporting.page import render_page
-from fairshot.reporting.plates import Studio
+from fairshot.reporting.report_figures import FigureWriter
 from fairshot.reporting.runs import find_collections, find_runs, read_run, without_repeats
 
 PAGE = "report.html"
@@ -34,7 +34,7 @@ def write_report(
     comparable = by_benchmark(sss_first(group_results(in_main_order(results))))
     chapters = []
     for place, (name, groups) in enumerate(comparable.items()):
-        studio = Studio(out, f"{place + 1}-" if len(comparable) > 1 else "")
+        studio = FigureWriter(out, f"{place + 1}-" if len(comparable) > 1 else "")
         chapters.append(write_chapter(name, groups, runs, studio, reporter))
     further = {
         shlex.join(["fairshot", "report", str(folder)]): count

@@ -10,14 +10,14 @@ from fairshot.reporting import classfigures, curves, featurefigures, figures
 from fairshot.reporting.featurefigures import Featured
 from fairshot.reporting.groups import Group
 from fairshot.reporting.measures import BASE, INC, OVERALL, SessionMeasure
-from fairshot.reporting.plates import Plate, Studio
 from fairshot.reporting.published import PublishedRow
+from fairshot.reporting.report_figures import FigureWriter, ReportFigure
 from fairshot.reporting.runs import CurvePoint, Run
 from fairshot.reporting.settings import is_baseline
 from fairshot.reporting.style import method_name
 
 
-def accuracy(groups: Sequence[Group], studio: Studio) -> list[Plate]:
+def accuracy(groups: Sequence[Group], studio: FigureWriter) -> list[ReportFigure]:
     """One plate a method, so that a hidden method leaves no hole; the file holds them all."""
     whole = studio.plate("accuracy", figures.accuracy_per_session(groups), "", "", "")
     plates = []
@@ -29,7 +29,9 @@ def accuracy(groups: Sequence[Group], studio: Studio) -> list[Plate]:
     return plates
 
 
-def comparison(groups: Sequence[Group], rows: Sequence[PublishedRow], studio: Studio) -> list[Plate]:
+def comparison(
+    groups: Sequence[Group], rows: Sequence[PublishedRow], studio: FigureWriter
+) -> list[ReportFigure]:
     """All methods in one picture: overall accuracy, the two imbalances, the path of the trade-off."""
     told = " ".join(f"{group.label}: {_told(group, OVERALL)}" for group in groups)
     plates = [
@@ -80,7 +82,7 @@ def _imbalance_caption(methods: int) -> str:
     )
 
 
-def classes(groups: Sequence[Group], studio: Studio) -> list[Plate]:
+def classes(groups: Sequence[Group], studio: FigureWriter) -> list[ReportFigure]:
     """Gain and loss of single classes: against a reference, and of that one since they were learnt.
 
     The reference is the baseline, or the first method where it is not among them.
@@ -110,12 +112,12 @@ def classes(groups: Sequence[Group], studio: Studio) -> list[Plate]:
     return plates
 
 
-def confusion(groups: Sequence[Group], studio: Studio) -> tuple[str, ...]:
+def confusion(groups: Sequence[Group], studio: FigureWriter) -> tuple[str, ...]:
     """Confusion matrices after the last session, as files for a paper; the page has its own."""
     return studio.plate("confusion", classfigures.confusion(groups), "", "", "").files
 
 
-def gates(runs: Sequence[Run], studio: Studio) -> list[Plate]:
+def gates(runs: Sequence[Run], studio: FigureWriter) -> list[ReportFigure]:
     """What rules that favour novel classes reach over their settings, for each run that compared some."""
     plates = []
     for place, run in enumerate(run for run in runs if run.trade_off is not None):
@@ -143,7 +145,9 @@ def _chosen_gates(chosen: Sequence[tuple[str, CurvePoint]]) -> tuple[tuple[str, 
     return (("Rule", "Setting", "Overall (%)", "Novel (%)", "Harmonic mean (%)"), *rows)
 
 
-def features(groups: Sequence[Group], runs: Sequence[Run], studio: Studio, reporter: Reporter) -> list[Plate]:
+def features(
+    groups: Sequence[Group], runs: Sequence[Run], studio: FigureWriter, reporter: Reporter
+) -> list[ReportFigure]:
     """The feature space, as far as runs kept the features of their test images."""
     panels = _featured(groups, runs)
     if not panels:
@@ -178,7 +182,7 @@ def features(groups: Sequence[Group], runs: Sequence[Run], studio: Studio, repor
     ]
 
 
-def training(groups: Sequence[Group], runs: Sequence[Run], studio: Studio) -> list[Plate]:
+def training(groups: Sequence[Group], runs: Sequence[Run], studio: FigureWriter) -> list[ReportFigure]:
     """Loss and learning rate of one run of each method."""
     logs = []
     for group, style in zip(groups, figures.method_styles(groups), strict=True):

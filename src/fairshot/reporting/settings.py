@@ -52,7 +52,7 @@ def same_name(one: str, other: str) -> bool:
 def is_baseline(method: str) -> bool:
     """Whether a method is the one that others add something to."""
     kind = methods().get(method)
-    return kind is not None and kind.facts.baseline
+    return kind is not None and kind.card.baseline
 
 
 def is_sss(method: str) -> bool:
@@ -71,9 +71,9 @@ def parts_of(method: str, recipe: Mapping[str, Any]) -> frozenset[str] | None:
     return frozenset(part for part in PARTS if switches[part])
 
 
-def feature_way_of(recipe: Mapping[str, Any]) -> str:
+def decision_of(recipe: Mapping[str, Any]) -> str:
     """Find the way in which a run of SSS combined the two kinds of features."""
-    return str(section(recipe, "method").get("way", "separately"))
+    return str(section(recipe, "method").get("decision", "separately"))
 
 
 def _letters(name: str) -> str:

@@ -13,7 +13,7 @@ from rich.text import Text
 from fairshot.evaluation.result import Result
 from fairshot.reporting.groups import Group, Spread, by_benchmark, group_results, means
 from fairshot.reporting.measures import SESSION_MEASURES, SUMMARY_MEASURES, SessionMeasure, best
-from fairshot.reporting.plain import heading, plain_table
+from fairshot.reporting.terminal import heading, plain_table
 
 LABELS, WIDEST_LABEL = "session", 24  # title of the column of labels, and their room
 

@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from fairshot.server.limits import Limits, Refused
 from fairshot.server.service import MOST_CANDIDATES, Service, Upload
 from fairshot.teaching.balance import balance
-from fairshot.teaching.ledger import Event
-from fairshot.teaching.lessons import Lesson
+from fairshot.teaching.event_log import Event
 from fairshot.teaching.store import Prediction
+from fairshot.teaching.teach_report import TeachReport
 
 MOST_EVENTS = 1000
 
@@ -34,29 +34,29 @@ class Problem(Shown):
     detail: str
 
 
-class CandidateShown(Shown):
+class CandidateResponse(Shown):
     """A class and the similarity of an image to it."""
 
     name: str
     similarity: float
 
 
-class PredictionShown(Shown):
+class PredictionResponse(Shown):
     """The answer for one image; `answer` is null when it is unknown."""
 
     answer: str | None
     confidence: float = Field(description="Probability that the best candidate is right, if any is.")
-    familiarity: float = Field(description="Probability that the image shows a known class.")
-    top: list[CandidateShown]
+    p_known: float = Field(description="Probability that the image shows a known class.")
+    top: list[CandidateResponse]
     sentence: str
 
     @classmethod
-    def of(cls, prediction: Prediction) -> PredictionShown:
+    def of(cls, prediction: Prediction) -> PredictionResponse:
         """Show a prediction."""
         return cls.model_validate(asdict(prediction) | {"sentence": prediction.sentence()})
 
 
-class ClassShown(Shown):
+class ClassResponse(Shown):
     """A class."""
 
     name: str
@@ -66,7 +66,7 @@ class ClassShown(Shown):
     calibrated: bool
 
 
-class TakenShown(Shown):
+class ReassignedResponse(Shown):
     """Images that another class answered for before."""
 
     name: str
@@ -74,7 +74,7 @@ class TakenShown(Shown):
     of: int
 
 
-class LessonShown(Shown):
+class TeachResponse(Shown):
     """What a lesson did, or would do."""
 
     name: str
@@ -82,22 +82,22 @@ class LessonShown(Shown):
     known: int
     created: bool
     dry_run: bool
-    closest: list[CandidateShown]
-    taken: list[TakenShown]
+    closest: list[CandidateResponse]
+    taken: list[ReassignedResponse]
     stored: int
     changed: int
     sentence: str
     warnings: list[str]
 
     @classmethod
-    def of(cls, lesson: Lesson) -> LessonShown:
+    def of(cls, lesson: TeachReport) -> TeachResponse:
         """Show a lesson."""
-        closest = [CandidateShown(name=name, similarity=value) for name, value in lesson.closest]
+        closest = [CandidateResponse(name=name, similarity=value) for name, value in lesson.closest]
         shown = asdict(lesson) | {"closest": closest, "sentence": lesson.sentence()}
         return cls.model_validate(shown | {"warnings": lesson.warnings})
 
 
-class EventShown(Shown):
+class EventResponse(Shown):
     """Something that was done to the store."""
 
     id: int
@@ -107,12 +107,12 @@ class EventShown(Shown):
     sentence: str
 
     @classmethod
-    def of(cls, event: Event) -> EventShown:
+    def of(cls, event: Event) -> EventResponse:
         """Show an event."""
         return cls.model_validate(asdict(event) | {"sentence": event.sentence()})
 
 
-class BalanceShown(Shown):
+class BalanceResponse(Shown):
     """Stored images answered right: samples of base classes, and taught photos each left out once."""
 
     base_images: int
@@ -184,25 +184,25 @@ def _add_asking(api: APIRouter, service: Service) -> None:
     @api.post("/predict")
     async def predict(
         images: Files, top: Annotated[int, Query(ge=1, le=MOST_CANDIDATES)] = 5
-    ) -> list[PredictionShown]:
+    ) -> list[PredictionResponse]:
         """Say what images show."""
         predictions = await service.predict(await _contents(images), top)
-        return [PredictionShown.of(prediction) for prediction in predictions]
+        return [PredictionResponse.of(prediction) for prediction in predictions]
 
     @api.get("/classes")
-    async def classes() -> list[ClassShown]:
+    async def classes() -> list[ClassResponse]:
         """List the classes: base ones in the order of training, then taught ones by name."""
-        return [ClassShown.model_validate(info) for info in await service.read(store.classes)]
+        return [ClassResponse.model_validate(info) for info in await service.read(store.classes)]
 
     @api.get("/history")
-    async def history(limit: Annotated[int, Query(ge=1, le=MOST_EVENTS)] = 100) -> list[EventShown]:
+    async def history(limit: Annotated[int, Query(ge=1, le=MOST_EVENTS)] = 100) -> list[EventResponse]:
         """List what was done, the latest first."""
-        return [EventShown.of(event) for event in await service.read(lambda: store.history(limit))]
+        return [EventResponse.of(event) for event in await service.read(lambda: store.history(limit))]
 
     @api.get("/balance")
-    async def show_balance() -> BalanceShown:
+    async def show_balance() -> BalanceResponse:
         """Compare base and taught classes on the images the store keeps."""
-        return BalanceShown.model_validate(await service.compute(lambda: balance(store)))
+        return BalanceResponse.model_validate(await service.compute(lambda: balance(store)))
 
 
 def _add_teaching(api: APIRouter, service: Service) -> None:
@@ -211,9 +211,9 @@ def _add_teaching(api: APIRouter, service: Service) -> None:
     @api.post("/teach")
     async def teach(
         name: Annotated[str, Form()], photos: Files, dry_run: Annotated[bool, Form()] = False
-    ) -> LessonShown:
+    ) -> TeachResponse:
         """Teach a class from a few photos, or more photos of it; with `dry_run` only tell what it does."""
-        return LessonShown.of(await service.teach(name, await _contents(photos), dry_run))
+        return TeachResponse.of(await service.teach(name, await _contents(photos), dry_run))
 
     @api.post("/forget", status_code=204)
     async def forget(what: Named) -> None:
@@ -231,9 +231,9 @@ def _add_teaching(api: APIRouter, service: Service) -> None:
         await service.compute(lambda: store.merge(what.name, what.into))
 
     @api.post("/undo")
-    async def undo() -> EventShown:
+    async def undo() -> EventResponse:
         """Take back the last change that still stands."""
-        return EventShown.of(await service.compute(store.undo))
+        return EventResponse.of(await service.compute(store.undo))
 
 
 async def _contents(files: list[UploadFile]) -> list[Upload]:

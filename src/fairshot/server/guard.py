@@ -87,7 +87,7 @@ class Guard:
             return
         began = time.perf_counter()
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        passage = _Passage(self.limits, receive, send)
+        passage = BoundedRequest(self.limits, receive, send)
         if self.token is not None and scope["path"] == LOGIN:
             await self._login(scope, passage)
             where = "page"
@@ -127,7 +127,7 @@ class Guard:
         """Compare in constant time."""
         return self.token is not None and hmac.compare_digest(given.encode(), self.token.encode())
 
-    async def _login(self, scope: Scope, passage: _Passage) -> None:
+    async def _login(self, scope: Scope, passage: BoundedRequest) -> None:
         """Show the form, or take the token from it into a cookie."""
         if scope["method"] == "GET":
             await passage.respond(200, LOGIN_PAGE, "text/html; charset=utf-8")
@@ -144,7 +144,7 @@ class Guard:
         await passage.respond(303, b"", "text/plain", {"location": "/", "set-cookie": cookie})
 
 
-class _Passage:
+class BoundedRequest:
     """One request on its way through: its bytes and seconds are counted, its response gets our headers."""
 
     def __init__(self, limits: Limits, receive: Receive, send: Send) -> None:

@@ -17,9 +17,9 @@ from fairshot.benchmarks.pictures import Bytes, Pictures
 from fairshot.server.batching import Batcher
 from fairshot.server.limits import Limits, Refused
 from fairshot.server.metrics import Metrics
-from fairshot.teaching.lessons import Lesson
 from fairshot.teaching.names import checked_name
 from fairshot.teaching.store import Prediction, Store
+from fairshot.teaching.teach_report import TeachReport
 
 T = TypeVar("T")
 MOST_CANDIDATES = 100
@@ -56,7 +56,7 @@ class Service:
         predictions = await asyncio.gather(*map(self._batcher.ask, pictures))
         return [replace(each, top=each.top[:top]) for each in predictions]
 
-    async def teach(self, name: str, files: Sequence[Upload], dry_run: bool = False) -> Lesson:
+    async def teach(self, name: str, files: Sequence[Upload], dry_run: bool = False) -> TeachReport:
         """Teach a class from image files."""
         name = checked_name(name)
         photos = []

@@ -19,7 +19,7 @@ from fairshot.teaching.store import Store
 SHORTEST_TOKEN = 16
 
 
-class ImpatientProtocol(H11Protocol):
+class HeaderTimeoutProtocol(H11Protocol):
     """HTTP/1.1 that closes connections which do not begin their next request in time."""
 
     _patience: asyncio.TimerHandle | None = None
@@ -74,7 +74,7 @@ def listen(host: str, port: int) -> socket.socket:
 def serve(store: Store, listener: socket.socket, token: str | None) -> None:
     """Serve a store until interrupted."""
     settings: dict[str, Any] = {
-        "http": ImpatientProtocol,
+        "http": HeaderTimeoutProtocol,
         "ws": "none",
         "access_log": False,
         "log_level": "warning",

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 from fairshot.teaching.balance import Balance
-from fairshot.teaching.ledger import Event
-from fairshot.teaching.lessons import Lesson
+from fairshot.teaching.event_log import Event
 from fairshot.teaching.names import UNKNOWN
 from fairshot.teaching.queries import ClassInfo
 from fairshot.teaching.store import Prediction
+from fairshot.teaching.teach_report import TeachReport
 
 Thumbnails = Callable[[str, int], list[bytes]]  # of a class, at most so many
 SHOWN_BARS = 5
@@ -40,7 +40,9 @@ def answer_view(prediction: Prediction, thumbnails: Thumbnails) -> str:
     return f'<div class="fs-card fs-answer">{verdict}{"".join(bars)}{note}</div>'
 
 
-def lesson_view(lesson: Lesson, thumbnails: Thumbnails, taken: Callable[[Sequence[int]], list[bytes]]) -> str:
+def lesson_view(
+    lesson: TeachReport, thumbnails: Thumbnails, taken: Callable[[Sequence[int]], list[bytes]]
+) -> str:
     """Show what a lesson did."""
     title = "What it would do" if lesson.dry_run else "Taught" if lesson.photos else "Nothing new"
     parts = [f'<div class="fs-title">{title}</div><div>{escape(lesson.sentence())}</div>']

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fairshot.teaching.archive import export_archive, import_archive
-    from fairshot.teaching.backbones import found_on_backbone
+    from fairshot.teaching.creation import check_free, create_store
     from fairshot.teaching.evaluating import evaluate, read_folder
-    from fairshot.teaching.founding import check_free, create_store
-    from fairshot.teaching.onnx_file import export_onnx
-    from fairshot.teaching.runs import found_on_run
+    from fairshot.teaching.from_backbone import from_backbone
+    from fairshot.teaching.from_run import from_run
+    from fairshot.teaching.onnx_export import export_onnx
     from fairshot.teaching.store import Store
 
 __all__ = [
@@ -21,8 +21,8 @@ __all__ = [
     "evaluate",
     "export_archive",
     "export_onnx",
-    "found_on_backbone",
-    "found_on_run",
+    "from_backbone",
+    "from_run",
     "import_archive",
     "read_folder",
 ]
@@ -34,8 +34,8 @@ _ELSEWHERE = {  # loaded when first asked for: all need torch, and some all of t
     "evaluate": "evaluating",
     "export_archive": "archive",
     "export_onnx": "onnx_file",
-    "found_on_backbone": "backbones",
-    "found_on_run": "runs",
+    "from_backbone": "backbones",
+    "from_run": "runs",
     "import_archive": "archive",
     "read_folder": "evaluating",
 }

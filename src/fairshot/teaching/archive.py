@@ -13,10 +13,10 @@ from pathlib import Path
 import torch
 
 from fairshot.errors import UserError
-from fairshot.teaching.adapting import derive_shifts
+from fairshot.teaching.calibration import derive_shifts
 from fairshot.teaching.checking import check_values
 from fairshot.teaching.database import connect, to_blob, transaction
-from fairshot.teaching.derivation import Shapes, derive
+from fairshot.teaching.derived import Shapes, derive
 from fairshot.teaching.network import FILE_NAME, Network
 from fairshot.teaching.store import DATABASE, Store
 

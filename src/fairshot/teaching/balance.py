@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fairshot.teaching.lessons import answers
 from fairshot.teaching.store import Store
+from fairshot.teaching.teach_report import answers
 
 
 @dataclass(frozen=True)

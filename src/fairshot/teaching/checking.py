@@ -10,10 +10,10 @@ import numpy as np
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, create_model
 
 from fairshot.errors import UserError
-from fairshot.teaching import adapting, confidence
-from fairshot.teaching.adapting import CalibrationSettings
+from fairshot.teaching import calibration, confidence
+from fairshot.teaching.calibration import CalibrationSettings
 from fairshot.teaching.confidence import Confidence
-from fairshot.teaching.derivation import Shapes
+from fairshot.teaching.derived import Shapes
 from fairshot.teaching.names import checked_name
 
 
@@ -46,7 +46,7 @@ EVENTS = {  # what each kind of event tells of itself
 }
 SETTINGS: dict[str, TypeAdapter[Any]] = {
     "gamma": TypeAdapter(Annotated[float, Field(ge=0, allow_inf_nan=False)]),
-    adapting.SETTING: TypeAdapter(CalibrationSettings),
+    calibration.SETTING: TypeAdapter(CalibrationSettings),
     confidence.SETTING: TypeAdapter(Confidence),
 }
 _EMPTY = """

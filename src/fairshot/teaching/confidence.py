@@ -2,7 +2,7 @@
 
 Two questions, two estimates. *Confidence*: given that the image shows a known class, how probable is it that
 the answer is right? *Familiarity*: how probable is it that the image shows a known class, when as many show
-none? Below a threshold of familiarity the answer is "unknown". Both are logistic in the similarity of the
+none? Below a threshold of p_known the answer is "unknown". Both are logistic in the similarity of the
 answer, in its lead over the runner-up and in the logarithm of the number of classes, for each of the two
 looks of Algorithm 1 apart, and are chosen on held-out images: those that the classifiers which answered them
 were not made of.

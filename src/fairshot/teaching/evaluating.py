@@ -36,7 +36,7 @@ class Evaluation:
     base_accuracy: float | None
     taught_accuracy: float | None
     calibration_error: float | None  # mean distance of confidence from accuracy, over bins of confidence
-    auroc: float | None  # of known against unknown images, by familiarity
+    auroc: float | None  # of known against unknown images, by p_known
     unknown_found: float | None  # unknown images answered "unknown"
     known_refused: float | None  # images of known classes answered "unknown"
     rejection_rate: float
@@ -128,7 +128,7 @@ def evaluate(store: Store, labelled: LabelledFeatures, rejection_rate: float = 0
         [answer.top[0].name == name for answer, name in zip(answers, labelled.names, strict=True)]
     )
     sure, familiar = (
-        np.array([getattr(answer, kind) for answer in answers]) for kind in ("confidence", "familiarity")
+        np.array([getattr(answer, kind) for answer in answers]) for kind in ("confidence", "p_known")
     )
     refused = np.array([answer.answer is None for answer in answers])
     by_confidence = np.argsort(-np.where(known, sure, -1), kind="stable")

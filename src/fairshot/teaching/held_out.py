@@ -11,7 +11,7 @@ from torch import Tensor
 from fairshot.classifiers.similarity import directions
 from fairshot.models.embedder import Features
 from fairshot.teaching.confidence import Confidence, Decisions, Trials
-from fairshot.teaching.derivation import Shapes
+from fairshot.teaching.derived import Shapes
 from fairshot.teaching.snapshot import Snapshot
 
 MOST_PHOTOS = 500

@@ -16,9 +16,9 @@ from PIL import Image
 
 from fairshot.models.embedder import Embedder
 from fairshot.progress import SILENT, Reporter
-from fairshot.teaching.backbones import model_settings
+from fairshot.teaching.creation import BaseClasses, StoreSpec, create_store
 from fairshot.teaching.database import connect, to_blob, transaction
-from fairshot.teaching.founding import BaseClasses, Founding, create_store
+from fairshot.teaching.from_backbone import model_settings
 from fairshot.teaching.network import Network
 from fairshot.teaching.store import DATABASE, Store
 
@@ -99,7 +99,7 @@ def _found(folder: Path, backbone: str, sr_width: int | None, photo: Path) -> No
         g_tilde=torch.rand(BASE_CLASSES, *(network.shape_tilde or network.shape), generator=draw),
         counts=[500] * BASE_CLASSES,
     )
-    founding = Founding(network, base, gamma=0.2) if sr_width else Founding(network)
+    founding = StoreSpec(network, base, gamma=0.2) if sr_width else StoreSpec(network)
     create_store(folder, founding).close()
 
 

@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fairshot.teaching.derivation import TAUGHT, Shapes
-from fairshot.teaching.lessons import Stored
+from fairshot.teaching.derived import TAUGHT, Shapes
+from fairshot.teaching.teach_report import Stored
 
 SHOWN_THUMBNAILS = 5
 _NAMED = "images.class IN (SELECT id FROM classes WHERE name IS NOT NULL)"

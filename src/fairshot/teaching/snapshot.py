@@ -20,8 +20,8 @@ from fairshot.classifiers.similarity import directions, similarity_to
 from fairshot.models.embedder import Features
 from fairshot.teaching.confidence import Confidence
 from fairshot.teaching.database import from_blobs, one_moment
-from fairshot.teaching.derivation import EXACT, Shapes, read_delta
-from fairshot.teaching.ledger import last_event, touched_classes
+from fairshot.teaching.derived import EXACT, Shapes, read_delta
+from fairshot.teaching.event_log import last_event, touched_classes
 
 _CLASSES = """
 SELECT c.id, c.name, p.novel, (SELECT min(b.id) FROM base b WHERE b.class = c.id), p.g, p.g_tilde, s.g

@@ -17,18 +17,18 @@ import torch
 
 from fairshot.errors import UserError, did_you_mean
 from fairshot.models.embedder import Features
-from fairshot.teaching import ledger as log
+from fairshot.teaching import event_log as log
 from fairshot.teaching import queries
-from fairshot.teaching.adapting import Adaptation, Sample, absorb, derive_shifts
+from fairshot.teaching.calibration import Adaptation, Sample, absorb, derive_shifts
 from fairshot.teaching.confidence import SETTING, Confidence, Decisions, Trials
 from fairshot.teaching.database import connect, one_moment, to_blob, transaction
-from fairshot.teaching.derivation import Shapes, derive
+from fairshot.teaching.derived import Shapes, derive
+from fairshot.teaching.event_log import Event, EventLog
 from fairshot.teaching.held_out import choose_automatically, leave_one_out
-from fairshot.teaching.ledger import Event, Ledger
-from fairshot.teaching.lessons import Lesson, Stored, answers, closest_classes, taken_images
 from fairshot.teaching.names import UNKNOWN, checked_name
 from fairshot.teaching.network import FILE_NAME, Network, Photo
 from fairshot.teaching.snapshot import Snapshot, SnapshotReader
+from fairshot.teaching.teach_report import Stored, TeachReport, answers, closest_classes, taken_images
 
 DATABASE = "store.sqlite"
 LOOKED_AT = 1000  # stored images whose answers are compared before and after a lesson
@@ -49,7 +49,7 @@ class Prediction:
 
     answer: str | None  # None: unknown
     confidence: float  # that the best candidate is right, if the image shows a known class
-    familiarity: float  # that it does
+    p_known: float  # that it does
     top: tuple[Candidate, ...]  # the best first; equally similar ones in the order of classes
 
     def sentence(self) -> str:
@@ -177,7 +177,7 @@ class Store:
 
     def teach(
         self, name: str, photos: Sequence[Any], dry_run: bool = False, warn_share: float = WARN_SHARE
-    ) -> Lesson:
+    ) -> TeachReport:
         """Teach a new class, or more photos of a known one; `dry_run` only tells what it would do."""
         name = checked_name(name)
         pictures = self.network.preparation.pictures(photos)
@@ -185,24 +185,24 @@ class Store:
 
     def teach_embedded(
         self, name: str, photos: Sequence[Photo], dry_run: bool = False, warn_share: float = WARN_SHARE
-    ) -> Lesson:
+    ) -> TeachReport:
         """Teach photos whose features are at hand."""
         name = checked_name(name)
         with self._changing(keep=not dry_run) as change:
-            ledger = Ledger(self._writer, "teach", {"name": name})
+            ledger = EventLog(self._writer, "teach", {"name": name})
             known = queries.class_id(self._writer, name)
             class_id = ledger.new_class(name) if known is None else known
             added = sum([self._add(ledger, photo, class_id) for photo in photos])
             ledger.describe(photos=added)
             change.keep &= added > 0
-        lesson = Lesson(name, added, len(photos) - added, known is None, warn_share, dry_run)
+        lesson = TeachReport(name, added, len(photos) - added, known is None, warn_share, dry_run)
         return self._told(lesson, change, class_id) if added else lesson
 
     def forget(self, name: str) -> None:
         """Take a class out; `undo` brings it back."""
         with self._changing():
             class_id = self._known(name)
-            Ledger(self._writer, "forget", {"name": name}).change("class", class_id, None)
+            EventLog(self._writer, "forget", {"name": name}).change("class", class_id, None)
 
     def rename(self, name: str, new_name: str) -> None:
         """Give a class another name."""
@@ -214,7 +214,7 @@ class Store:
                     f"there is a class {new_name!r} already; to put both together: "
                     f"merge {name!r} {new_name!r}"
                 )
-            ledger = Ledger(self._writer, "rename", {"name": name, "to": new_name})
+            ledger = EventLog(self._writer, "rename", {"name": name, "to": new_name})
             ledger.change("class", class_id, new_name)
 
     def merge(self, name: str, into: str) -> None:
@@ -223,7 +223,7 @@ class Store:
             source, target = self._known(name), self._known(into)
             if source == target:
                 raise UserError(f"{name!r} cannot be merged into itself; give two classes")
-            ledger = Ledger(self._writer, "merge", {"name": name, "into": into})
+            ledger = EventLog(self._writer, "merge", {"name": name, "into": into})
             for subject, table in (("base", "base"), ("image", "images")):
                 rows = self._writer.execute(f"SELECT id FROM {table} WHERE class = ?", (source,)).fetchall()
                 for (row,) in rows:
@@ -241,7 +241,7 @@ class Store:
         with self._changing() as change:
             if not change.before.entries:
                 raise UserError("the store knows no class yet; teach it one first")
-            ledger = Ledger(self._writer, "adapt", {"images": len(samples)})
+            ledger = EventLog(self._writer, "adapt", {"images": len(samples)})
             adaptation = absorb(ledger, samples, self.shapes)
             change.keep = bool(adaptation.absorbed)
         return adaptation
@@ -249,7 +249,7 @@ class Store:
     def set_confidence(self, confidence: Confidence) -> None:
         """Answer with this confidence and threshold from now on."""
         with self._changing():
-            ledger = Ledger(self._writer, "confidence", {"source": confidence.source})
+            ledger = EventLog(self._writer, "confidence", {"source": confidence.source})
             ledger.change("setting", SETTING, confidence.model_dump_json())
 
     def undo(self) -> Event:
@@ -257,7 +257,7 @@ class Store:
         with self._changing():
             return log.undo(self._writer)
 
-    def _add(self, ledger: Ledger, photo: Photo, class_id: int) -> bool:
+    def _add(self, ledger: EventLog, photo: Photo, class_id: int) -> bool:
         """Put a photo into a class; False if it was there."""
         row = self._writer.execute(
             "SELECT images.id, c.id, c.name FROM images LEFT JOIN classes c ON c.id = images.class "
@@ -324,7 +324,7 @@ class Store:
         confidence.write(self._writer)
         return replace(after, confidence=confidence)
 
-    def _told(self, lesson: Lesson, change: _Change, class_id: int) -> Lesson:
+    def _told(self, lesson: TeachReport, change: _Change, class_id: int) -> TeachReport:
         """Add to a lesson what it did to other classes."""
         with self._reading:
             stored = queries.stored_images(self._reader, self.shapes, LOOKED_AT, class_id)

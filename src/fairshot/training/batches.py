@@ -37,7 +37,7 @@ class Batches:
     """The steps of a training, as one process of several sees them.
 
     The global batch of a step is a slice of the epoch's order, by default a permutation. A process gets
-    its share of it and the `halo` images that follow, wrapping around, with the noise that belongs to
+    its share of it and the `neighbours` images that follow, wrapping around, with the noise that belongs to
     them: nothing depends on the number of processes. Pictures that fit stay on the device; others are
     streamed to it.
     """
@@ -46,7 +46,7 @@ class Batches:
         self,
         data: LabelledPictures,
         batch: int,
-        halo: int,
+        neighbours: int,
         noise_columns: int,
         seed: int,
         device: torch.device,
@@ -70,7 +70,7 @@ class Batches:
         self.device = device
         self.generator = torch.Generator(device)
         share = self.batch // processes
-        self.slots = (rank * share + np.arange(share + halo)) % self.batch
+        self.slots = (rank * share + np.arange(share + neighbours)) % self.batch
         self._device_slots = torch.from_numpy(self.slots).to(device)
         self._order: tuple[int, Ints] | None = None
         if resident is None:

@@ -85,7 +85,7 @@ def from_all_processes(values: Tensor) -> Tensor:
     return gathered
 
 
-def joined(features: Tensor) -> Tensor:
+def gather_with_grad(features: Tensor) -> Tensor:
     """Put together the features (N, d) of every process, with gradient.
 
     A loss of all of them has in every process the same value, and after the gradients are averaged the same
@@ -98,7 +98,7 @@ def joined(features: Tensor) -> Tensor:
     return _over_processes(pad(features, (0, 0, before, after)))
 
 
-def own_share(values: Tensor) -> Tensor:
+def rank_slice(values: Tensor) -> Tensor:
     """Return those rows of a global batch that this process works on."""
     rank, processes = rank_and_processes()
     return values.chunk(processes)[rank]

@@ -47,25 +47,25 @@ class TrainingSettings(Settings):
     nesterov: bool = True
     weight_decay: float = Field(5e-4, ge=0)
     average_decay: float | None = Field(None, gt=0, lt=1)  # of an exponential average of the weights
-    low_size: int | None = Field(None, ge=8)  # pixels a side of the views in the first epochs
-    low_share: Share = 0.5  # of the epochs have views of `low_size`
+    low_resolution: int | None = Field(None, ge=8)  # pixels a side of the views in the first epochs
+    low_resolution_share: Share = 0.5  # of the epochs have views of `low_resolution`
 
 
 class Objective(nn.Module):
     """What a method trains: from random views of a batch and its labels to one loss.
 
-    A step hands over `views` views of the batch's images and of the `halo` images that follow them in the
-    global batch, so that neighbours can be combined without asking another process; and `noise` further
-    columns of uniform noise an image.
+    A step hands over `views` views of the batch's images and of the `neighbours` images that follow them in
+    the global batch, so that images can be combined without asking another process; and `noise` further
+    columns of uniform noise per image.
     """
 
     views: int = 1
-    halo: int = 0
+    neighbours: int = 0
     noise: int = 0
 
     @abstractmethod
     def forward(self, views: list[Tensor], labels: Tensor, noise: Tensor) -> Tensor:
-        """Return the loss, a mean over the batch without its halo."""
+        """Return the loss, a mean over the batch without its neighbours."""
 
     def after_step(self) -> None:
         """Update what a method keeps outside the gradient."""
@@ -116,7 +116,7 @@ class Trainer:
         batches = Batches(
             data,
             settings.batch,
-            objective.halo,
+            objective.neighbours,
             objective.views * NOISE_COLUMNS + objective.noise,
             self.seed,
             self.fabric.device,
@@ -236,8 +236,8 @@ class _Run:
         for group in self.sgd.param_groups:
             group["lr"] = rate
         size = self.trainer.size
-        if settings.low_size and self.step < settings.low_share * total:
-            size = settings.low_size
+        if settings.low_resolution and self.step < settings.low_resolution_share * total:
+            size = settings.low_resolution
         began = time.monotonic()
         self.objective.train()
         self.optimiser.zero_grad()

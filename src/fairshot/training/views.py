@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fairshot.models.pixels import DevicePictures, cut
+from fairshot.models.pixels import DevicePictures, crop_resize
 from fairshot.settings import PositiveRange, Settings, Share
 
 CROP_TRIES = 10  # torchvision draws so many crops before it falls back to the centre
@@ -42,7 +42,7 @@ def random_view(pictures: DevicePictures, noise: Tensor, settings: ViewSettings,
     mirrored = torch.where(flip < settings.horizontal_flip, -1.0, 1.0)
     boxes = torch.cat([boxes[:, :3], boxes[:, 3:] * mirrored[:, None]], dim=1)
     angles = (2 * turn - 1) * math.radians(settings.rotation) if settings.rotation else None
-    images = cut(pictures, boxes, size, angles)
+    images = crop_resize(pictures, boxes, size, angles)
     jittered = jitter(images, torch.stack(colour, dim=1), settings)
     images = torch.where((apply < settings.jitter)[:, None, None, None], jittered, images)
     if settings.greyscale and images.shape[1] == 3:

@@ -1,0 +1,1 @@
+"""Everything made of several runs: compare, tune, ablate, trade-off, poisoning."""

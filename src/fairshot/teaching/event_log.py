@@ -1,0 +1,140 @@
+"""The log of a store: every change of a fact with its value before and after, grouped into events."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from fairshot.errors import UserError
+
+Value = str | bytes | int | None
+
+# Each kind of fact: how it is read, and how it is written (value, key).
+_FACTS = {
+    "class": ("SELECT name FROM classes WHERE id = ?", "UPDATE classes SET name = ? WHERE id = ?"),
+    "image": ("SELECT class FROM images WHERE id = ?", "UPDATE images SET class = ? WHERE id = ?"),
+    "base": ("SELECT class FROM base WHERE id = ?", "UPDATE base SET class = ? WHERE id = ?"),
+    "sample": ("SELECT kept FROM unlabelled WHERE id = ?", "UPDATE unlabelled SET kept = ? WHERE id = ?"),
+    "setting": ("SELECT value FROM settings WHERE key = ?", "UPDATE settings SET value = ? WHERE key = ?"),
+}
+_TOUCHED = """
+SELECT key FROM changes WHERE event > :after AND subject = 'class'
+UNION SELECT before FROM changes WHERE event > :after AND subject IN ('image', 'base')
+UNION SELECT after FROM changes WHERE event > :after AND subject IN ('image', 'base')
+"""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that was done to a store."""
+
+    id: int
+    at: str  # UTC
+    kind: str
+    detail: dict[str, Any]
+    undone: bool
+
+    def sentence(self) -> str:
+        """Tell it in a few words."""
+        detail = self.detail
+        if self.kind == "undo":
+            undone = Event(detail["event"], self.at, detail["kind"], detail, True)
+            return f"undo of {undone.id}: {undone.sentence()}"
+        if self.kind == "teach":
+            return (
+                f"teach {detail['name']}, {detail['photos']} {'photos' if detail['photos'] > 1 else 'photo'}"
+            )
+        if self.kind == "new":
+            places = {"run": "from the run", "backbone": "on the backbone", "base": "with the images of"}
+            told = [f"{words} {detail[key]}" for key, words in places.items() if key in detail]
+            return " ".join(["new store", *told])
+        if self.kind == "confidence":
+            return f"confidence chosen on {detail['source']}"
+        if self.kind == "adapt":
+            return f"adapt to {detail['images']} images"
+        words = {"rename": " to ", "merge": " into "}
+        other = next((words[self.kind] + detail[key] for key in ("to", "into") if key in detail), "")
+        about = detail["name"] if "name" in detail else ", ".join(f"{k} {v}" for k, v in detail.items())
+        return f"{self.kind} {about}{other}"
+
+
+@dataclass
+class EventLog:
+    """Changes facts inside a transaction, and remembers how they were."""
+
+    connection: sqlite3.Connection
+    kind: str
+    detail: dict[str, Any]
+    event: int = field(init=False)
+    position: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        values = (datetime.now(UTC).isoformat(timespec="seconds"), self.kind, json.dumps(self.detail))
+        cursor = self.connection.execute("INSERT INTO events (at, kind, detail) VALUES (?, ?, ?)", values)
+        self.event = cursor.lastrowid or 0
+
+    def change(self, subject: str, key: Value, value: Value) -> None:
+        """Give a fact another value."""
+        read, write = _FACTS[subject]
+        before = self.connection.execute(read, (key,)).fetchone()[0]
+        self.connection.execute(write, (value, key))
+        self.connection.execute(
+            "INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?)",
+            (self.event, self.position, subject, key, before, value),
+        )
+        self.position += 1
+
+    def new_class(self, name: str) -> int:
+        """Add a class."""
+        cursor = self.connection.execute("INSERT INTO classes (name) VALUES (NULL)")
+        class_id = cursor.lastrowid or 0
+        self.change("class", class_id, name)
+        return class_id
+
+    def describe(self, **detail: Any) -> None:
+        """Add to what history tells of this event."""
+        self.detail |= detail
+        self.connection.execute(
+            "UPDATE events SET detail = ? WHERE id = ?", (json.dumps(self.detail), self.event)
+        )
+
+
+def touched_classes(connection: sqlite3.Connection, after: int) -> set[int]:
+    """Return the classes that events later than `after` may have changed."""
+    return {row[0] for row in connection.execute(_TOUCHED, {"after": after}) if row[0] is not None}
+
+
+def last_event(connection: sqlite3.Connection) -> int:
+    """Return the id of the last event, which names the state of a store."""
+    return int(connection.execute("SELECT max(id) FROM events").fetchone()[0])
+
+
+def undo(connection: sqlite3.Connection) -> Event:
+    """Write back what the last event that still stands had changed; return that event."""
+    row = connection.execute(
+        "SELECT id, at, kind, detail FROM events WHERE undone_by IS NULL AND kind NOT IN ('new', 'undo') "
+        "ORDER BY id DESC LIMIT 1"
+    ).fetchone()
+    if row is None:
+        raise UserError("there is nothing to undo: the store is as it was made")
+    undone = Event(row[0], row[1], row[2], json.loads(row[3]), True)
+    ledger = EventLog(connection, "undo", {"event": undone.id, "kind": undone.kind, **undone.detail})
+    changes = connection.execute(
+        "SELECT subject, key, before FROM changes WHERE event = ? ORDER BY position DESC", (undone.id,)
+    ).fetchall()
+    for subject, key, before in changes:
+        ledger.change(subject, key, before)
+    connection.execute("UPDATE events SET undone_by = ? WHERE id = ?", (ledger.event, undone.id))
+    return undone
+
+
+def history(connection: sqlite3.Connection, at_most: int | None = None) -> list[Event]:
+    """Return the events, the latest first."""
+    rows = connection.execute(
+        "SELECT id, at, kind, detail, undone_by IS NOT NULL FROM events ORDER BY id DESC LIMIT ?",
+        (-1 if at_most is None else at_most,),
+    )
+    return [Event(row[0], row[1], row[2], json.loads(row[3]), bool(row[4])) for row in rows]

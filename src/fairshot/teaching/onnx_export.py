@@ -1,0 +1,165 @@
+"""The store as one ONNX model: an image in; a score for each class, confidence and p_known out."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fairshot.benchmarks.images import decode_image
+from fairshot.classifiers.dual import separately
+from fairshot.classifiers.similarity import similarity_to
+from fairshot.errors import UserError
+from fairshot.models.pixels import DevicePictures
+from fairshot.teaching.confidence import Decisions
+from fairshot.teaching.network import Network
+from fairshot.teaching.snapshot import Snapshot
+from fairshot.teaching.store import Store
+
+TOLERANCE = 1e-4  # of a cosine
+CHECKED_IMAGES = 16
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the comparison with torch found."""
+
+    classes: int
+    images: int
+    difference: float  # largest, of any score
+
+
+class Answering(nn.Module):
+    """The embedder and a snapshot of the classes as one network."""
+
+    first: Tensor
+    second: Tensor
+
+    def __init__(self, network: Network, snapshot: Snapshot) -> None:
+        super().__init__()
+        self.network, self.embedder = network, network.embedder
+        self.base_classes, self.confidence = snapshot.base_classes, snapshot.confidence
+        self.register_buffer("first", snapshot.first)
+        self.register_buffer("second", snapshot.second)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return scores (N, C), confidence and p_known (N,) of images (N, C, size, size) in 0 .. 1."""
+        views = [self.embedder(view) for view in self.network.views(images)]
+        g, g_tilde = (self.network.joined([view[kind] for view in views]) for kind in range(2))
+        scores = similarity_to(g, self.first)
+        second_look = torch.zeros_like(scores[:, 0], dtype=torch.bool)
+        if self.base_classes:
+            second = similarity_to(g_tilde, self.second)
+            second_look = scores.argmax(1) < self.base_classes
+            scores = separately(scores, second, self.base_classes)
+        decisions = Decisions.of(scores, second_look)
+        return scores, self.confidence.right.of(decisions), self.confidence.familiar.of(decisions)
+
+
+def export_onnx(store: Store, path: str | Path) -> Checked:
+    """Write the model, after onnxruntime has given the same scores as torch."""
+    path = Path(path)
+    try:
+        import onnx  # noqa: F401 - all three are needed below; torch needs the last to export
+        import onnxruntime  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as problem:
+        raise UserError(
+            f"ONNX needs more packages: pip install 'fairshot[export]' ({problem.name})"
+        ) from None
+    snapshot = store.snapshot()
+    if not snapshot.entries:
+        raise UserError("the store knows no class yet; teach it one first")
+    model = Answering(store.network, snapshot).eval()
+    images = _images(store)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as place:
+        partial = Path(place) / "model.onnx"
+        _write(model, images[:2], _properties(store, snapshot), partial)
+        difference, *unsure = _differences(model, images, partial)
+        if not (difference <= TOLERANCE and max(unsure) <= 100 * TOLERANCE):
+            raise UserError(
+                f"{path} was not written: onnxruntime and torch differ by {difference:.1e} in a score "
+                f"and by {max(unsure):.1e} in a probability"
+            )
+        os.replace(partial, path)
+    return Checked(len(snapshot.entries), len(images), difference)
+
+
+def _write(model: Answering, images: Tensor, properties: dict[str, str], path: Path) -> None:
+    """Write the model as torch exports it for such images, any number of them, with its properties."""
+    import onnx
+
+    with _quietly():
+        torch.onnx.export(
+            model,
+            (images,),
+            path,
+            input_names=["image"],
+            output_names=["scores", "confidence", "p_known"],
+            dynamic_shapes={"images": {0: torch.export.Dim("batch", min=1)}},
+            external_data=False,
+            dynamo=True,
+            verbose=False,
+        )
+    written = onnx.load(path)
+    onnx.helper.set_model_props(written, properties)
+    onnx.save(written, path)
+
+
+def _differences(model: Answering, images: Tensor, path: Path) -> list[float]:
+    """Return, for each output, how far onnxruntime is from torch at most."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    found = session.run(None, {"image": images.numpy()})
+    with torch.inference_mode():
+        expected = model(images)
+    return [float(np.abs(a - b.numpy()).max()) for a, b in zip(found, expected, strict=True)]
+
+
+def _properties(store: Store, snapshot: Snapshot) -> dict[str, str]:
+    """Describe what a program needs to know to use the model."""
+    preparation = store.network.preparation
+    return {
+        "class_names": json.dumps(snapshot.names, ensure_ascii=False),
+        "base_classes": str(snapshot.base_classes),
+        "unknown_below": repr(snapshot.confidence.threshold),
+        "short_side": str(preparation.short_side),
+        "size": str(store.network.embedder.settings.size),
+        "drawing_side": json.dumps(preparation.drawing_side),
+    }
+
+
+def _images(store: Store) -> Tensor:
+    """Return input images to compare on: what the store was shown, and noise."""
+    embedder, channels = store.network.embedder, store.network.preparation.channels
+    noise = np.random.default_rng(0).integers(0, 256, (4, 64, 64, channels), dtype=np.uint8)
+    pictures = list(noise)
+    for info in store.classes()[:: max(1, len(store.classes()) // CHECKED_IMAGES)]:
+        for content in store.thumbnails(info.name, 1):
+            pictures.append(decode_image(content, f"the stored image of {info.name}", channels))
+    prepared = store.network.preparation.pictures(pictures)
+    return embedder.test_view(DevicePictures.from_pictures(prepared))
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Keep the exporter's remarks to itself."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+    logger.setLevel(level)

@@ -1,0 +1,247 @@
+"""Tables of the paper: ours are the metrics, theirs the shipped rows, LaTeX and CSV carry both."""
+
+import csv
+import io
+import re
+
+import pytest
+
+from fairshot.reporting.ablations import ablation_tables, components_table, feature_tables
+from fairshot.reporting.export import to_csv, to_latex, write_table
+from fairshot.reporting.groups import group_results
+from fairshot.reporting.papertables import (
+    comparison_tables,
+    diagnosis_table,
+    inc_table,
+    main_table,
+    overall_table,
+)
+from fairshot.reporting.published import published
+from fairshot.reporting.settings import PARTS, backbone_of, decision_of, parts_of, same_name
+from support.results_factory import make_result
+
+CIFAR = (60, *[5] * 8)
+
+
+def switches(*on, **extra):
+    method = {"name": "sss", **{part: part in on for part in PARTS}, **extra}
+    return {"method": method, "model": {"backbone": "resnet18"}}
+
+
+@pytest.fixture(scope="module")
+def groups():
+    results = [
+        make_result("ncm", 0, "cifar100", CIFAR, novel=0.1, recipe={"model": {"backbone": "resnet18"}})
+    ]
+    results += [
+        make_result("sss", s, "cifar100", CIFAR, novel=0.5, recipe=switches("intra", "sr")) for s in (0, 1)
+    ]
+    return group_results(results)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return published().on("cifar100", 9)
+
+
+def by_label(table):
+    return {row.label: row for row in table.rows if row.ours or row.source.startswith("SSS")}
+
+
+def test_published_rows_are_complete_enough_to_stand_in_tables():
+    for row in published().rows:
+        assert len(row.overall) == {"cub200": 11}.get(row.benchmark, 9)
+        assert row.inc is None or len(row.inc) == len(row.overall) - 1
+        assert row.source
+        assert row.backbone
+    assert len(published().components) == 6
+    assert {row.decision for row in published().features} >= {
+        "separately",
+        "transferable_only",
+        "specific_only",
+    }
+
+
+def test_overall_table_is_table_6_and_the_metrics(groups, rows):
+    table = overall_table(groups, rows)
+    assert [column.title for column in table.columns] == [*map(str, range(9)), "Overall avg (%)", "BICP"]
+    cec = by_label(table)["CEC, published"]
+    assert [round(value.mean, 2) for value in cec.values[:9]] == [
+        73.07, 68.88, 65.26, 61.19, 58.09, 55.57, 53.22, 51.34, 49.14,
+    ]  # fmt: skip
+    assert cec.values[10].mean == 2.12
+    (ncm,) = (group.results[0].metrics for group in groups if group.label == "ncm")
+    ours = by_label(table)["ncm"].values
+    assert [value.mean for value in ours] == [*(s.overall for s in ncm.sessions), ncm.overall_avg, ncm.bicp]
+
+
+def test_published_rows_and_ours_differ_in_more_than_capitals(rows):
+    ours = group_results([make_result(method, 0, "cifar100", CIFAR) for method in ("cec", "teen", "topic")])
+    for table in comparison_tables(ours, rows):
+        labels = [{row.label.lower() for row in table.rows if row.ours is mine} for mine in (True, False)]
+        assert len(labels[0]) == 3
+        assert not labels[0] & labels[1]
+        assert all("published" in label for label in labels[1])
+
+
+def test_inc_table_leaves_out_rows_without_inc_and_marks_the_best(groups, rows):
+    table = inc_table(groups, rows)
+    assert [column.title for column in table.columns] == [*map(str, range(1, 9)), "Base/Inc"]
+    assert all(row.values[0] is not None for row in table.rows)
+    for i in range(8):
+        top = max(row.values[i].mean for row in table.rows)
+        assert {round(table.rows[w].values[i].mean, 2) for w in table.winners[i]} == {round(top, 2)}
+    nearest = min(abs(row.values[8].mean - 1) for row in table.rows)
+    assert {round(abs(table.rows[w].values[8].mean - 1), 2) for w in table.winners[8]} == {round(nearest, 2)}
+
+
+def test_main_table_has_an_early_a_middle_and_the_last_session(groups, rows):
+    titles = [column.title for column in main_table(groups, rows).columns]
+    assert titles == ["2", "5", "8", "2", "5", "8", "Overall avg (%)", "BICP"]
+    assert main_table(groups, rows).bands == [
+        ("Inc accuracy (%) after session", 3),
+        ("PInc accuracy (%) after session", 3),
+        ("", 2),
+    ]
+
+
+@pytest.mark.parametrize(("sizes", "keys"), [((5,), 1), ((5, 1), 2), ((5, 1, 1), 3)])
+def test_short_streams_have_as_many_tables_as_they_allow(sizes, keys):
+    tables = comparison_tables(group_results([make_result(sizes=sizes)]), [])
+    assert len({table.key for table in tables}) == keys
+
+
+def test_rows_with_another_backbone_or_memory_are_remarked(groups, rows):
+    remarks = {
+        row.label: row.remarks for row in overall_table(groups, rows).rows if row.source.startswith("SSS")
+    }
+    assert "backbone ResNet-20 (0.27 M)" in remarks["CEC, published"]
+    assert "keeps one mean activation a class" in remarks["C-FSCIL, published"]
+    assert not any(remark.startswith("backbone") for remark in remarks["SSS (prototype), published"])
+    assert any("transductive" in remark for remark in remarks["SSS (prototype), published"])
+
+
+def test_components_table_orders_parts_and_mixes_ours_with_table_2(groups):
+    table = components_table(groups, published())
+    assert [len(row.parts) for row in table.rows] == [0, 0, 1, 2, 2, 3, 4, 5]
+    ours = {row.label: row for row in table.rows if row.ours}
+    assert ours["ncm"].parts == frozenset()
+    assert ours["sss"].parts == {"intra", "sr"}
+    assert table.rows[-1].values[0].mean == 63.80
+
+
+def test_what_else_sets_runs_apart_is_said_beside_their_parts():
+    def table(ncm_epochs, **extra):
+        plain = make_result("ncm", recipe={"training": {"epochs": ncm_epochs, "batch": 8}})
+        full = switches("intra", **({"gamma": 0.2} | extra)) | {"training": {"epochs": 3, "batch": 8}}
+        fused = switches("intra", "inter", gamma=0.2) | {"training": {"epochs": 3, "batch": 8}}
+        runs = [plain, make_result("sss", recipe=full), make_result("sss", recipe=fused)]
+        return components_table(group_results(runs), published())
+
+    alike = table(3)
+    assert "differ in more" not in alike.caption
+    assert alike.remarks == {}
+    longer = table(40)
+    assert "differ in more than their parts, training.epochs: what" in longer.caption
+    told = ("with training.epochs=40", "with training.epochs=3", "with training.epochs=3")
+    assert tuple(row.remarks[0] for row in longer.rows) == told
+    several = table(40, gamma=0.4)
+    assert "parts, training.epochs, method.gamma: what" in several.caption
+    assert several.rows[0].remarks == ("with training.epochs=40",)  # it has no gamma
+    assert several.rows[1].remarks == ("with training.epochs=3, method.gamma=0.4",)
+
+
+def test_many_differences_are_named_in_part():
+    runs = [
+        make_result("sss", recipe=switches("intra") | {"training": dict.fromkeys("abcdef", value)})
+        for value in (1, 2)
+    ]
+    caption = components_table(group_results(runs), published()).caption
+    assert "parts, training.a, training.b, training.c, training.d and 2 more: what" in caption
+
+
+def test_feature_tables_take_runs_without_self_optimizing_alone(groups):
+    averages, overall, inc = feature_tables(groups, published())
+    assert [row.label for row in averages.rows if row.ours] == ["Ours: sss"]
+    assert len(overall.columns) == 9
+    assert len(inc.columns) == 8
+    joined = make_result("sss", 0, "cifar100", CIFAR, recipe=switches("intra", "sr", decision="pre"))
+    averages, *_ = feature_tables(group_results([joined]), published())
+    assert [row.label for row in averages.rows if row.ours] == ["Pre: sss"]
+    resisting = make_result("sss", 0, "cifar100", CIFAR, recipe=switches("intra", "sr", "resistance"))
+    assert not [r for t in feature_tables(group_results([resisting]), published()) for r in t.rows if r.ours]
+
+
+def test_other_benchmarks_have_no_published_ablation():
+    only = group_results([make_result("sss", recipe=switches("intra"))])
+    assert ablation_tables(only, published()) == []
+    both = group_results([make_result("ncm"), make_result("sss", recipe=switches("intra"))])
+    assert [table.key for table in ablation_tables(both, published())] == ["components"]
+
+
+def test_recipes_are_understood():
+    assert parts_of("sss", switches("intra", "resistance")) == {"intra", "resistance"}
+    assert parts_of("ncm", {"method": {"name": "ncm"}}) == frozenset()
+    assert parts_of("teen", {"method": {"alpha": 0.1}}) is None
+    assert backbone_of({"model": {"backbone": "resnet18"}}) == "resnet18"
+    assert backbone_of({"model": {}}) is None
+    assert same_name("resnet18", "ResNet-18")
+    assert not same_name("resnet18", "ResNet-18 (ImageNet weights)")
+    assert decision_of(switches("sr", decision="pre")) == "pre"
+    assert decision_of(switches("sr")) == "separately"
+
+
+def test_csv_holds_every_number_in_full(groups, rows):
+    table = overall_table(groups, rows)
+    lines = list(csv.reader(io.StringIO(to_csv(table))))
+    assert len(lines) == 1 + len(table.rows)
+    for line, row in zip(lines[1:], table.rows, strict=True):
+        cells = dict(zip(lines[0], line, strict=True))
+        assert cells["source"] == (row.source or "this report")
+        for column, value in zip(table.columns, row.values, strict=True):
+            title = f"{column.band}: {column.title}" if column.band else column.title
+            assert cells[title] == ("" if value is None else repr(value.mean))
+            deviation = "" if value is None or value.deviation is None else repr(value.deviation)
+            assert cells[f"{title} deviation"] == deviation
+
+
+def test_latex_is_balanced_escaped_and_bold_where_best(groups, rows):
+    table = overall_table(groups, rows)
+    text = to_latex(table)
+    body = text[text.index(r"\midrule") : text.index(r"\bottomrule")]
+    lines = [line for line in body.splitlines() if line.endswith(r"\\")]
+    assert len(lines) == len(table.rows)
+    columns = 1 + len(table.columns)
+    assert {len(re.split(r"(?<!\\)&", line)) for line in lines} == {columns}
+    assert len(re.findall(r"\\textbf", body)) == sum(len(winners) for winners in table.winners)
+    assert re.sub(r"\\[{}]", "", text).count("{") == re.sub(r"\\[{}]", "", text).count("}")
+    assert re.findall(r"\\begin\{(\w+)\}", text) == re.findall(r"\\end\{(\w+)\}", text)[::-1]
+    assert not re.search(r"(?<!\\)%(?! needs)", text)
+    assert r"\pm" in text
+
+
+def test_odd_labels_survive_latex(tmp_path):
+    groups = group_results([make_result("50%_of $a & b~c{}\\")])
+    text = to_latex(overall_table(groups, []))
+    assert r"50\%\_of \$a \& b\textasciitilde{}c\{\}\textbackslash{}" in text
+    paths = write_table(overall_table(groups, []), tmp_path, "x-")
+    assert [path.name for path in paths] == ["x-overall.tex", "x-overall.md", "x-overall.csv"]
+
+
+def test_diagnosis_tells_bias_from_features(groups):
+    ncm, _ = diagnosis_table(groups).rows
+    (run,) = groups[0].results
+    missed, total = zip(
+        *((sum(map(sum, (row[:60] for row in m[60:]))), sum(map(sum, m[60:]))) for m in run.confusions[1:]),
+        strict=True,
+    )
+    misroute = sum(100 * m / t for m, t in zip(missed, total, strict=True)) / 8
+    metrics = run.metrics
+    want = [
+        metrics.last,
+        metrics.sessions[0].overall - metrics.last,
+        metrics.inc_weighted_avg,
+        misroute,
+        60.0,
+    ]
+    assert [value.mean for value in ncm.values] == pytest.approx(want)

@@ -1,0 +1,125 @@
+"""The reproducibility page says plainly what is reached, and of what it knows nothing."""
+
+import numpy as np
+import pytest
+
+from fairshot.errors import UserError
+from fairshot.evaluation.result import Result
+from fairshot.methods import methods
+from fairshot.reporting.published import published
+from fairshot.reporting.reproducibility import NO_REASON, write_reproducibility
+from support.commands import fairshot
+from support.results_factory import make_result, write_run
+
+SIZES = (60, *[5] * 8)
+
+
+def run_of(method: str, average: float, seed: int = 0) -> Result:
+    """A run on CIFAR-100 whose every session has this overall accuracy, in hundredths of a percent."""
+    result = make_result(method, seed, "cifar100", SIZES, per_class=1)
+    right = round(100 * average)
+    for matrix in result.confusions:
+        for row, line in enumerate(matrix):
+            line[:] = [0] * len(line)
+            line[row], line[row - 1] = right, 10_000 - right
+    return result
+
+
+def page_of(folder, *results: Result) -> str:
+    for result in results:
+        write_run(folder / f"{result.method}-seed{result.seed}", result, features=False)
+    return write_reproducibility(folder).read_text()
+
+
+def own_average(method: str) -> float:
+    (own,) = [row for row in published().of(method, "cifar100", 9) if row.own]
+    return float(np.mean(own.overall))
+
+
+@pytest.mark.parametrize(
+    ("above", "verdict"),
+    [(0.01, "reached"), (-0.02, "within 1 point"), (-0.99, "within 1 point"), (-1.02, "not reached")],
+)
+def test_verdicts_compare_averages_with_the_own_publication(tmp_path, above, verdict):
+    target = own_average("teen")
+    page = page_of(tmp_path, run_of("teen", target + above))
+    assert f"| `teen` | {verdict} | {target + above:.2f} | {target:.2f} | 62.83 |" in page
+    assert f"**{verdict.capitalize()}.**" in page
+    assert (NO_REASON in page) == (verdict == "not reached")
+
+
+def test_seeds_are_one_row_with_deviation_commands_and_logs(tmp_path):
+    page = page_of(tmp_path, *(run_of("teen", 60 + seed, seed) for seed in (0, 1, 2)))
+    assert (
+        "| ours, seeds 0, 1, 2 | ? | 3 | 61.00 ± 1.00 | 61.00 ± 1.00 | 61.00 ± 1.00 | 61.00 ± 1.00 |" in page
+    )
+    for seed in (0, 1, 2):
+        assert f"\n    fairshot run teen --seed {seed}\n" in page
+        assert f"`teen-seed{seed}/log.txt`" in page
+    assert "Training 13 ± 1 s; sessions 2 ± 0 s, on cpu." in page
+
+
+def test_a_method_that_reaches_its_average_by_favouring_base_classes_is_seen(tmp_path):
+    (row,) = [row for row in published().of("teen", "cifar100", 9) if row.inc]
+    theirs = float(np.mean(row.inc))
+    page = page_of(tmp_path, run_of("teen", theirs - 7))
+    assert f"| {theirs - 7:.2f} | {theirs:.2f} |\n" in page
+    assert "Novel classes are 7.00 points below the published row." in page
+
+
+def test_without_an_own_row_the_paper_of_sss_counts_and_without_any_nothing(tmp_path):
+    page = page_of(tmp_path, run_of("c_fscil", 70), run_of("fcil", 70), run_of("cec", 70))
+    assert "| `cec` | reached | 70.00 | 59.53 | 59.53 |" in page  # the same figures in both places
+    assert "| `c_fscil` | reached | 70.00 |  | 61.64 |" in page
+    assert "above the row in the paper of SSS" in page
+    assert "| `fcil` | no published figures known to us | 70.00 |  |  |  |" in page
+    assert page.count("own publication: no row known to us") == 2
+    assert page.count("paper of SSS: no row known to us") == 1
+
+
+def test_shuffled_classes_are_not_compared_with_the_official_order(tmp_path):
+    shuffled = run_of("teen", 70)
+    shuffled.recipe["benchmark"] = {"class_order_seed": 3}
+    assert "no published figures known to us" in page_of(tmp_path, shuffled)
+
+
+def test_reasons_are_taken_from_the_file_beside_the_runs(tmp_path):
+    (tmp_path / "verdicts.yaml").write_text("teen: Fewer epochs than its authors.\n")
+    assert "Fewer epochs than its authors." in page_of(tmp_path, run_of("teen", 50))
+    for text, complaint in (
+        ("fact: x\n", "no run here is of fact"),
+        ("[", "not YAML"),
+        ("- a\n", "expected"),
+    ):
+        (tmp_path / "verdicts.yaml").write_text(text)
+        with pytest.raises(UserError, match=complaint):
+            write_reproducibility(tmp_path)
+
+
+def test_published_names_are_found_for_our_methods():
+    found = {name for name in methods() if published().of(name, "cifar100", 9)}
+    assert found == {
+        "alice",
+        "c_fscil",
+        "cec",
+        "fact",
+        "nc_fscil",
+        "savc",
+        "sss",
+        "sss_bgmm",
+        "teen",
+        "topic",
+    }
+    assert published().of("sss", "cifar100", 9)[0].method == "SSS (prototype)"
+    assert published().of("sss_bgmm", "cifar100", 9)[0].method == "SSS (BGMM)"
+    assert all(published().of(name, "cifar100", 9)[0].own for name in ("cec", "nc_fscil"))
+
+
+def test_the_command_writes_the_page(tmp_path):
+    write_run(tmp_path / "runs" / "teen-seed0", run_of("teen", 61), features=False)
+    (tmp_path / "runs" / "broken").mkdir()
+    command = fairshot(tmp_path, "reproducibility", "runs")
+    assert command.process.exitcode == 0, command.stderr
+    page = (tmp_path / "runs" / "REPRODUCIBILITY.md").read_text()
+    assert "Written by `fairshot reproducibility runs`" in page
+    assert fairshot(tmp_path, "reproducibility", "nowhere").process.exitcode == 2

@@ -1,0 +1,388 @@
+"""The API in this process: what it answers, what it refuses, and that refusals leave no trace."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import itertools
+import select
+import socket
+import struct
+import threading
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from support.stores import drawings, make_store
+
+pytest.importorskip("fastapi", reason="the extra serve is not installed")
+import httpx
+import schemathesis
+import uvicorn
+from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, given, settings
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from fairshot.benchmarks.images import decode_image
+from fairshot.errors import UserError
+from fairshot.server import guard
+from fairshot.server.app import build_app
+from fairshot.server.batching import Batcher
+from fairshot.server.limits import Limits, Refused
+from fairshot.server.serving import HeaderTimeoutProtocol, choose_token, listen
+from fairshot.teaching import Store
+
+TOKEN = "a1b2c3d4e5f6a7b8c9d0"
+
+
+def png(image: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image).save(file, "PNG")
+    return file.getvalue()
+
+
+def files(word: str, count: int, field: str = "photos") -> list:
+    return [(field, (f"{index}.png", png(image))) for index, image in enumerate(drawings(word, count))]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with make_store(tmp_path / "store") as opened:
+        yield opened
+
+
+@pytest.fixture
+def client(store: Store) -> Iterator[TestClient]:
+    limits = Limits(request_bytes=400_000, file_bytes=150_000, pixels=1_000_000)
+    with TestClient(build_app(store, limits=limits, page=False), base_url="http://localhost") as opened:
+        yield opened
+
+
+def test_teach_ask_and_undo(client: TestClient, store: Store) -> None:
+    assert client.get("/api/health").json()["status"] == "ok"
+    rehearsed = client.post(
+        "/api/teach", data={"name": "yak", "dry_run": "true"}, files=files("yak", 3)
+    ).json()
+    assert rehearsed["dry_run"]
+    assert "yak" not in store.snapshot().names
+    lesson = client.post("/api/teach", data={"name": " yak "}, files=files("yak", 3)).json()
+    assert lesson == rehearsed | {"dry_run": False}
+    assert lesson["sentence"].startswith("yak: 3 photos, closest to ")
+    answers = client.post("/api/predict?top=2", files=files("yak", 2, "images")).json()
+    expected = store.predict(drawings("yak", 2), top=2)
+    assert [each["top"][0]["name"] for each in answers] == [each.top[0].name for each in expected]
+    assert all(len(each["top"]) == 2 for each in answers)
+    assert [each["sentence"] for each in answers] == [each.sentence() for each in expected]
+    client.post("/api/rename", json={"name": "yak", "new_name": "ox"}).raise_for_status()
+    client.post("/api/merge", json={"name": "ox", "into": "bee"}).raise_for_status()
+    client.post("/api/forget", json={"name": "bee"}).raise_for_status()
+    assert [each["name"] for each in client.get("/api/classes").json()] == ["ant", "cow"]
+    undone = [client.post("/api/undo").json()["sentence"] for _ in range(4)]
+    assert undone == ["forget bee", "merge ox into bee", "rename yak to ox", "teach yak, 3 photos"]
+    assert client.post("/api/undo").status_code == 422
+    assert len(client.get("/api/history?limit=3").json()) == 3
+    assert client.get("/api/balance").json()["base_images"] == 12
+    metrics = client.get("/api/metrics").text
+    assert "fairshot_classes 3.0" in metrics
+    assert 'fairshot_requests_total{path="/api/undo",status="422"} 1.0' in metrics
+    assert "fairshot_lessons_total 1.0" in metrics
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A small file that declares, and unpacks to, very many pixels."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        )
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    rows = zlib.compress(b"\0" * (width + 1) * min(height, 2000))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+def slipping_zip() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as packed:
+        packed.writestr("../../outside.png", png(drawings("slip", 1)[0]))
+    return file.getvalue()
+
+
+GOOD = png(drawings("good", 1)[0])
+HOSTILE = {
+    "bomb": [("x.png", bomb(60_000, 60_000))],
+    "smaller bomb": [("x.png", bomb(2000, 2000))],
+    "truncated": [("x.png", GOOD[: len(GOOD) // 2])],
+    "empty": [("x.png", b"")],
+    "text": [("x.png", b"GIF89a but not really")],
+    "wrong type": [("x.svg", b"<svg xmlns='http://www.w3.org/2000/svg'/>")],
+    "script": [("x.eps", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\nshowpage")],
+    "zip slip": [("x.zip", slipping_zip())],
+    "one bad among good": [("1.png", GOOD), ("2.png", b"bad")],
+    "climbing file name": [("../../x.png", GOOD)],
+    "absolute file name": [("/etc/x.png", GOOD)],
+    "large file": [("x.png", GOOD + b"\0" * 200_000)],
+    "large request": [(f"{index}.png", GOOD + b"\0" * 100_000) for index in range(6)],
+    "21 files": [(f"{index}.png", GOOD) for index in range(21)],
+    "10,000 files": [("x", b"")] * 10_000,
+    "no file": [],
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+@pytest.mark.parametrize(("path", "field"), [("/api/teach", "photos"), ("/api/predict", "images")])
+def test_hostile_uploads_are_refused_without_a_trace(
+    client: TestClient, store: Store, path: str, field: str, case: str
+) -> None:
+    before = state(store)
+    sent = [(field, item) for item in HOSTILE[case]]
+    response = client.post(path, data={"name": "evil"}, files=sent)
+    assert 400 <= response.status_code < 500, response.text
+    assert response.json()["detail"]
+    assert state(store) == before
+    assert client.post("/api/predict", files=files("yak", 1, "images")).status_code == 200
+
+
+def test_a_file_that_is_no_image_is_called_by_its_name(client: TestClient) -> None:
+    sent = [("photos", ("1.png", GOOD)), ("photos", ("my cat.jpg", b"bad"))]
+    refused = client.post("/api/teach", data={"name": "cat"}, files=sent)
+    assert refused.status_code == 422
+    assert refused.json()["detail"].startswith(
+        "my cat.jpg: this file cannot be read as an image (it is damaged"
+    )
+    assert "BytesIO" not in refused.text
+
+
+@pytest.mark.parametrize(
+    "name", ["", "  ", "../../etc/passwd", "..\\x", "/root", "a\0b", "unknown", "n" * 101]
+)
+def test_hostile_names_are_refused_without_a_trace(client: TestClient, store: Store, name: str) -> None:
+    before = state(store)
+    assert client.post("/api/teach", data={"name": name}, files=files("yak", 2)).status_code == 422
+    assert client.post("/api/rename", json={"name": "ant", "new_name": name}).status_code == 422
+    assert client.post("/api/forget", json={"name": name}).status_code == 422
+    assert state(store) == before
+
+
+def state(store: Store) -> tuple:
+    """All that a request could leave behind."""
+    around = sorted(
+        path.name for path in store.folder.parent.rglob("*") if not path.name.endswith(("-wal", "-shm"))
+    )
+    return store.digest(), store.history(), around
+
+
+def test_a_body_without_announced_length_is_cut_off(client: TestClient, store: Store) -> None:
+    def endless() -> Iterator[bytes]:
+        yield b'--x\r\nContent-Disposition: form-data; name="images"; filename="x"\r\n\r\n'
+        for _ in range(100):
+            yield b"\0" * 10_000
+
+    response = client.post(
+        "/api/predict", content=endless(), headers={"content-type": "multipart/form-data; boundary=x"}
+    )
+    assert response.status_code == 413
+    assert client.post("/api/predict", content=b"", headers={"content-length": "-1"}).status_code >= 400
+
+
+def test_slow_bodies_are_given_up(store: Store) -> None:
+    app = build_app(store, limits=Limits(body_seconds=0.05), page=False)
+    sent: list[dict] = []
+
+    async def receive() -> dict:
+        await asyncio.sleep(10)
+        return {"type": "http.disconnect"}
+
+    async def send(message: dict) -> None:
+        sent.append(message)
+
+    headers = [(b"host", b"localhost"), (b"content-type", b"multipart/form-data; boundary=x")]
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/api/predict",
+        "headers": headers,
+        "query_string": b"",
+    }
+    asyncio.run(asyncio.wait_for(app(scope, receive, send), 5))
+    assert [message["status"] for message in sent if message["type"] == "http.response.start"] == [408]
+
+
+@pytest.fixture
+def impatient(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Serve on a port of this machine, and give requests a moment to begin."""
+    monkeypatch.setattr(Limits, "header_seconds", 1.5)
+    config = uvicorn.Config(build_app(store, page=False), http=HeaderTimeoutProtocol, log_level="error")
+    server, listener = uvicorn.Server(config), listen("127.0.0.1", 0)
+    listener.listen()
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    yield listener.getsockname()[1]
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.mark.parametrize("earlier", [0, 2])
+def test_every_request_of_a_connection_must_begin_in_time(impatient: int, earlier: int) -> None:
+    request = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n"
+    with socket.create_connection(("127.0.0.1", impatient), timeout=30) as client:
+        for _ in range(earlier):
+            client.sendall(request + b"\r\n")
+            received = b""
+            while not received.endswith(b"}"):
+                received += client.recv(1000) or pytest.fail("closed before the answer")
+        client.sendall(request + b"X: ")
+        for _ in range(200):  # a byte now and then, for ten seconds at least
+            try:
+                client.sendall(b"x")
+                if select.select([client], [], [], 0.05)[0] and client.recv(1) == b"":
+                    break
+            except ConnectionError:
+                break
+        else:
+            pytest.fail("the head of a request may take for ever")
+
+
+def test_strangers_need_the_token(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = []
+    real = guard.hmac.compare_digest
+    monkeypatch.setattr(guard.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or real(a, b))
+    with TestClient(build_app(store, TOKEN, page=False), base_url="http://store.example") as client:
+        assert client.get("/api/health").status_code == 200
+        assert client.get("/api/classes").status_code == 401
+        for wrong in ("", TOKEN[:-1], TOKEN + "0", "ü" * 20):
+            given = {"authorization": f"Bearer {wrong}".encode()}
+            assert client.get("/api/classes", headers=given).status_code == 401
+        assert client.get("/api/classes", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
+        assert client.get("/api/classes", headers={"cookie": 'fairshot_token="; x'}).status_code == 401
+        assert "token" in client.get("/login").text
+        assert client.post("/login", data={"token": "wrong"}).status_code == 401
+        entered = client.post("/login", data={"token": TOKEN}, follow_redirects=False)
+        assert entered.status_code == 303
+        assert "HttpOnly" in entered.headers["set-cookie"]
+        assert "SameSite=Strict" in entered.headers["set-cookie"]
+        assert client.get("/api/classes").status_code == 200  # by the cookie
+    assert len(compared) >= 5  # every comparison takes the same time
+    assert all(token == TOKEN.encode() for _, token in compared)
+
+
+def test_other_web_sites_do_not_come_in(client: TestClient, store: Store) -> None:
+    before = state(store)
+    assert client.get("/api/classes", headers={"host": "evil.example"}).status_code == 421
+    assert client.post("/api/undo", headers={"origin": "http://evil.example"}).status_code == 403
+    assert client.post("/api/undo", headers={"origin": "null"}).status_code == 403
+    assert state(store) == before
+    response = client.get("/api/classes", headers={"origin": "http://localhost"})
+    assert "default-src 'self'" in response.headers["content-security-policy"]
+    assert "access-control-allow-origin" not in response.headers
+
+
+def test_made_up_paths_are_not_counted_apart(store: Store) -> None:
+    """Whoever is not let in, or asks for what is not there, must not fill the memory with counters."""
+    with TestClient(build_app(store, TOKEN, page=False), base_url="http://store.example") as client:
+        known = {"authorization": f"Bearer {TOKEN}"}
+        for number in range(20):
+            assert client.get(f"/api/{number}").status_code == 401
+            assert client.get(f"/api/{number}", headers=known).status_code == 404
+        assert client.put("/api/classes", headers=known).status_code == 405
+        counted = client.get("/api/metrics", headers=known).text
+    paths = {
+        line.split('"')[1] for line in counted.splitlines() if line.startswith("fairshot_requests_total")
+    }
+    assert paths == {"refused", "page", "/api/classes"}
+
+
+def test_addresses_and_tokens() -> None:
+    assert choose_token("127.0.0.1", None) is None
+    assert choose_token("::1", None) is None
+    assert choose_token("localhost", TOKEN) == TOKEN
+    assert len(choose_token("0.0.0.0", None) or "") == 64
+    assert choose_token("0.0.0.0", None) != choose_token("0.0.0.0", None)
+    for wrong in ("short", "with a blank in it, and long"):
+        with pytest.raises(UserError, match="token"):
+            choose_token("0.0.0.0", wrong)
+
+
+def test_questions_are_answered_together() -> None:
+    sizes = []
+
+    async def answer(questions: list[int]) -> list[int]:
+        sizes.append(len(questions))
+        await asyncio.sleep(0.01)
+        if 13 in questions:
+            raise UserError("thirteen")
+        return [2 * question for question in questions]
+
+    async def ask() -> None:
+        batcher = Batcher(answer, batch=4, waiting=10)
+        assert await asyncio.gather(*(batcher.ask(number) for number in range(10))) == list(range(0, 20, 2))
+        assert sizes == [4, 4, 2]
+        outcomes = await asyncio.gather(
+            *(batcher.ask(number) for number in range(100, 112)), return_exceptions=True
+        )
+        assert [type(each) for each in outcomes[10:]] == [Refused, Refused]  # at once, not after a while
+        with pytest.raises(UserError, match="thirteen"):
+            await batcher.ask(13)
+        gone = asyncio.create_task(batcher.ask(1))
+        await asyncio.sleep(0)
+        gone.cancel()
+        assert await batcher.ask(2) == 4
+        await batcher.close()
+
+    asyncio.run(ask())
+
+
+def test_slow_images_keep_nobody_from_reading(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, released = threading.Semaphore(0), threading.Event()
+
+    def slowly(*arguments: object) -> np.ndarray:
+        begun.release()
+        released.wait(60)
+        return decode_image(*arguments)
+
+    monkeypatch.setattr("fairshot.server.service.decode_image", slowly)
+    transport = httpx.ASGITransport(build_app(store, page=False))
+
+    async def visit() -> None:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            slow = [client.post("/api/predict", files=files("yak", 1, "images")) for _ in range(4)]
+            answers = asyncio.gather(*slow)
+            for _ in range(2):  # all that are decoded at once
+                assert await asyncio.to_thread(begun.acquire, timeout=30)
+            try:
+                for path in ("/api/classes", "/api/history"):
+                    assert (await asyncio.wait_for(client.get(path), 10)).status_code == 200
+            finally:
+                released.set()
+            assert [answer.status_code for answer in await answers] == [200] * 4
+
+    asyncio.run(visit())
+
+
+def test_the_api_keeps_to_its_description(store: Store) -> None:
+    """Whatever is asked of any operation, the response is one that the description announces."""
+    app = build_app(store, page=False)
+
+    async def at_home(scope: dict, receive: object, send: object) -> None:
+        """Call it by a name of this machine; schemathesis has another."""
+        others = [pair for pair in scope.get("headers", []) if pair[0] != b"host"]
+        await app({**scope, "headers": [(b"host", b"localhost"), *others]}, receive, send)
+
+    description = schemathesis.openapi.from_asgi("/openapi.json", at_home)
+    operations = [result.ok() for result in description.get_all_operations()]
+    assert len(operations) == 11
+    for operation, mode in itertools.product(operations, schemathesis.GenerationMode):
+        if mode is schemathesis.GenerationMode.NEGATIVE and not (operation.body or operation.query):
+            continue  # there is nothing to get wrong
+
+        @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def holds(case: schemathesis.Case) -> None:
+            case.call_and_validate(excluded_checks=[positive_data_acceptance])  # random bytes are no images
+
+        holds()

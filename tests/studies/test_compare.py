@@ -1,0 +1,245 @@
+"""A grid of runs: planned once, skipped when finished, continued when not, on this machine or through Ray."""
+
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from fairshot.cli.grid import complain
+from fairshot.errors import TrainingStopped, UserError
+from fairshot.evaluation import cluster
+from fairshot.evaluation.experiment import run
+from fairshot.evaluation.result import Result
+from fairshot.evaluation.run_folder import lock_run
+from fairshot.methods import methods
+from fairshot.recipes import load_recipe
+from fairshot.reporting.conditions import TITLES, UNKNOWN, conditions
+from fairshot.reporting.groups import group_results
+from fairshot.studies.cluster import RunStatus
+from fairshot.studies.plan import PlannedRun, plan
+from support.commands import fairshot
+from support.results_factory import make_result
+
+SMALL = [
+    "benchmark.base_classes=4",
+    "benchmark.way=2",
+    "benchmark.sessions=1",
+    "model.size=14",
+    "training.epochs=1",
+]
+SETS = [part for key in SMALL for part in ("--set", key)]
+
+
+def names(cells) -> list[str]:
+    return [cell.out.name for cell in cells]
+
+
+def test_every_combination_is_a_run_of_its_own(tmp_path):
+    cells = plan(["ncm", "teen"], ["doodles"], [0, 1], [None, 3], [], tmp_path)
+    assert names(cells) == [
+        f"{method}-seed{seed}{order}"
+        for method in ("ncm", "teen")
+        for seed in (0, 1)
+        for order in ("", "-order3")
+    ]
+    recipe = cells[-1].recipe
+    assert (recipe.method_name, recipe.seed, recipe.benchmark.class_order_seed) == ("teen", 1, 3)
+    assert cells[-1].title == "teen doodles seed 1 order 3"
+    assert names(plan(["ncm", "ncm"], ["doodles"], [0, 0], [None], [], tmp_path)) == ["ncm-seed0"]
+    several = plan(["ncm"], ["doodles", "cifar100"], [0], [None], [], tmp_path)
+    assert names(several) == ["doodles-ncm-seed0", "cifar100-ncm-seed0"]
+    with pytest.raises(UserError, match="'doodles/scn' is neither"):
+        plan(["scn"], ["doodles"], [0], [None], [], tmp_path)
+
+
+def test_a_run_is_found_by_its_recipe_whatever_its_folder_is_called(tmp_path):
+    recipe = load_recipe("doodles/ncm", ["training.epochs=3"], 0)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "recipe.yaml").write_text(recipe.as_yaml())
+    (cell,) = plan(["ncm"], ["doodles"], [0], [None], ["training.epochs=3"], tmp_path)
+    assert (cell.out.name, cell.finished) == ("mine", False)
+    (tmp_path / "mine" / "result.json").write_text("{}")
+    assert cell.finished
+    older = {**recipe.as_dict(), "views": {}}  # of a version that had no such settings yet
+    (tmp_path / "mine" / "recipe.yaml").write_text(yaml.safe_dump(older))
+    (cell,) = plan(["ncm"], ["doodles"], [0], [None], ["training.epochs=3", "views={}"], tmp_path)
+    assert (cell.out.name, cell.finished) == ("mine", True)
+    (other,) = plan(["ncm"], ["doodles"], [0], [None], ["training.epochs=4"], tmp_path)
+    assert (other.out.name, other.finished) == ("ncm-seed0", False)
+
+
+def test_a_comparison_stops_goes_on_and_grows(tmp_path):
+    first = ("compare", "ncm", "teen", *SETS, "--out", "grid")
+    stopped = fairshot(tmp_path, *first, "--max-minutes", "0")
+    assert stopped.process.exitcode == 75
+    assert "the same command goes on" in stopped.stderr
+    done = fairshot(tmp_path, *first)
+    assert done.process.exitcode == 0, done.stderr
+    told = re.findall(r"finished; runs still to come: (\d)", done.stderr)
+    assert told == ["1", "0"]  # where there is no terminal to draw bars on
+    assert "going on from step" in (tmp_path / "grid" / "ncm-seed0" / "log.txt").read_text()
+    assert (tmp_path / "grid" / "ncm-seed0" / "figures").is_dir()
+    before = (tmp_path / "grid" / "ncm-seed0" / "result.json").stat().st_mtime_ns
+    late = fairshot(tmp_path, *first, "--seed", "0", "--seed", "1", "--max-minutes", "0")
+    assert late.process.exitcode == 75
+    assert late.stdout.splitlines()[-1] == "as a page: fairshot report grid"  # what has finished is shown
+    assert "the same command goes on" in late.stderr
+    assert not (tmp_path / "grid" / "teen-seed1").exists()  # none begins after one was stopped
+    more = fairshot(tmp_path, *first, "--class-order", "5")
+    assert more.process.exitcode == 0, more.stderr
+    shuffled = Result.read(tmp_path / "grid" / "teen-seed0-order5")
+    assert shuffled.class_names != Result.read(tmp_path / "grid" / "teen-seed0").class_names
+    assert (tmp_path / "grid" / "ncm-seed0" / "result.json").stat().st_mtime_ns == before
+    for title in ("conditions", "backbone", "tiny", "passes"):
+        assert title in done.stdout
+    assert done.stdout.splitlines()[-1] == "as a page: fairshot report grid"
+
+
+def test_where_some_failed_and_some_were_stopped_both_are_told():
+    recipe = load_recipe("doodles/ncm")
+    ended = [
+        RunStatus(PlannedRun(replace(recipe, seed=0), Path()), "its folder is busy"),
+        RunStatus(PlannedRun(replace(recipe, seed=1), Path()), "stopped after 3 of 9 steps", unfinished=True),
+    ]
+    with pytest.raises(UserError) as told:
+        complain(ended)
+    assert "reasons above: ncm doodles seed 0\n" in str(told.value)
+    assert str(told.value).endswith("ncm doodles seed 1: stopped after 3 of 9 steps")
+    with pytest.raises(TrainingStopped, match=r"^ncm doodles seed 1: stopped after 3 of 9 steps$"):
+        complain(ended[1:])
+
+
+def test_a_run_that_fails_does_not_stop_the_others(tmp_path):
+    folder = tmp_path / "runs" / "compare-doodles"  # what it is called when no other is asked for
+    busy = folder / "ncm-seed0"
+    busy.mkdir(parents=True)
+    (busy / "recipe.yaml").write_text("another: recipe\n")
+    command = fairshot(tmp_path, "compare", "ncm", "teen", *SETS)
+    assert command.process.exitcode == 2
+    assert "holds a run of another recipe" in command.stderr
+    assert "Traceback" not in command.stderr
+    assert Result.read(folder / "teen-seed0").method == "teen"
+    assert "teen" in command.stdout
+
+
+def test_through_ray_two_runs_end_as_they_do_here(tmp_path):
+    pytest.importorskip("ray")
+    arguments = ("compare", "ncm", "fact", *SETS, "--device", "cpu", "--ray", "--out", "grid")
+    command = fairshot(tmp_path, *arguments)
+    assert command.process.exitcode == 0, command.stderr
+    here = fairshot(tmp_path, "compare", "ncm", *SETS, "--device", "cpu", "--out", "here")
+    assert here.process.exitcode == 0, here.stderr
+    through, beside = (Result.read(tmp_path / out / "ncm-seed0") for out in ("grid", "here"))
+    assert through.confusions == beside.confusions
+    assert "training: done" in (tmp_path / "grid" / "fact-seed0" / "log.txt").read_text()
+    again = fairshot(tmp_path, *arguments)
+    assert again.stdout == command.stdout
+    assert again.stderr.count("finished already") == 2
+
+
+class OneMachine:
+    """Stands in for Ray where it begins runs, and calls `begin` to do so."""
+
+    exceptions = SimpleNamespace(RayError=RuntimeError)
+
+    def __init__(self, begin):
+        self.begin, self.ended = begin, {}
+
+    def remote(self, **_):
+        return lambda function: SimpleNamespace(remote=lambda task: self.start(function, task))
+
+    def start(self, function, task):
+        self.ended[task.out] = self.begin(function, task)
+        return task.out
+
+    def wait(self, references, timeout):
+        return references, []
+
+    def get(self, reference):
+        return self.ended[reference]
+
+    def shutdown(self):
+        pass
+
+
+def test_a_machine_that_is_lost_costs_a_fresh_run_no_checkpoint(tmp_path, monkeypatch):
+    cells = plan(["ncm"], ["doodles"], [0], [None], [*SMALL, "training.epochs=2"], tmp_path)
+    earlier = cells[0].out / "checkpoints" / "base" / "step-00000007.json"
+    earlier.parent.mkdir(parents=True)
+    earlier.write_text("what --fresh is to forget")
+
+    def lost_once(function, task):
+        with monkeypatch.context() as patch:
+            patch.setattr(cluster, "run", lambda recipe, place: run(recipe, replace(place, max_minutes=0)))
+            assert function(task).unfinished
+        assert not earlier.exists()
+        return function(task)
+
+    monkeypatch.setattr(cluster, "_connected", lambda: OneMachine(lost_once))
+    (ended,) = cluster.run_on_ray(cells, "cpu", "", None, None, fresh=True, max_minutes=math.inf)
+    assert ended.problem is None
+    assert "going on from step 1\n" in (cells[0].out / "log.txt").read_text()
+    monkeypatch.setattr(cluster, "_connected", lambda: OneMachine(lambda function, task: function(task)))
+    with lock_run(cells[0].out):
+        (ended,) = cluster.run_on_ray(cells, "cpu", "", None, None, fresh=True, max_minutes=math.inf)
+    assert "in use by another process" in ended.problem
+    assert cells[0].finished
+
+
+def test_what_a_machine_refuses_or_has_no_time_for_is_not_cleared(tmp_path, monkeypatch):
+    (cell,) = plan(["ncm"], ["cifar100"], [0], [None], [], tmp_path)
+    cell.out.mkdir()
+    (cell.out / "recipe.yaml").write_text(cell.recipe.as_yaml())
+    (cell.out / "result.json").write_text("{}")
+    monkeypatch.setattr(cluster, "_connected", lambda: OneMachine(lambda function, task: function(task)))
+    nowhere = tmp_path / "nothing here"
+    (refused,) = cluster.run_on_ray([cell], "cpu", "", nowhere, None, fresh=True, max_minutes=math.inf)
+    assert "CIFAR-100 was not found" in refused.problem
+    assert cell.finished
+    (late,) = cluster.run_on_ray([cell], "cpu", "", nowhere, None, fresh=True, max_minutes=0)
+    assert (late.unfinished, late.problem) == (True, "the time was up before it began")
+    assert cell.finished
+
+
+def test_no_time_at_all_is_refused_on_ray_where_the_same_command_would_never_get_anywhere(tmp_path):
+    refused = fairshot(tmp_path, "compare", "ncm", *SETS, "--ray", "--max-minutes", "0")
+    assert refused.process.exitcode == 2
+    assert "--max-minutes 0 leaves a run on Ray no time to begin" in refused.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_time_limit_is_that_of_the_whole_grid_through_ray_too(tmp_path, monkeypatch):
+    clock = SimpleNamespace(now=0.0, time=lambda: clock.now)
+    limits = []
+
+    def run_two_minutes(recipe, place):
+        limits.append(place.max_minutes)
+        clock.now += 120
+
+    monkeypatch.setattr(cluster, "time", clock, raising=False)
+    monkeypatch.setattr(cluster, "run", run_two_minutes)
+    monkeypatch.setattr(cluster, "_connected", lambda: OneMachine(lambda function, task: function(task)))
+    cells = plan(["ncm"], ["doodles"], [0, 1, 2], [None], [], tmp_path)
+    ended = list(cluster.run_on_ray(cells, "cpu", "", None, None, fresh=False, max_minutes=3))
+    assert [each.unfinished for each in ended] == [False, False, True]
+    assert limits == [3, 1]
+
+
+def test_conditions_say_what_sets_rows_apart():
+    settings = {"name": "cec", "episode_epochs": 7}
+    recipe = {"training": {"epochs": 20}, "model": {"backbone": "resnet18"}, "method": settings}
+    groups = group_results([make_result("cec", recipe=recipe), make_result("of_tomorrow")])
+    ours, unknown = conditions(groups)
+    assert len(ours.cells) == len(TITLES)
+    assert (ours.backbone, ours.epochs, ours.passes, ours.future) == ("resnet18", "20 + 7", "1", "no")
+    assert (unknown.summary, unknown.passes) == (UNKNOWN, UNKNOWN)
+    card = methods()["fact"].card
+    (row,) = conditions(group_results([make_result("fact")]))
+    assert (row.future, row.stores) == ("yes", card.stores)
+    twelve = {"method": {"name": "savc", "fantasy": "turns_and_colours"}}
+    (row,) = conditions(group_results([make_result("savc", recipe=twelve)]))
+    assert row.passes == "12"

@@ -1,0 +1,92 @@
+"""Run the real command line in processes of its own, without paying for the imports each time.
+
+A server process imports the command line once and forks for each command. What a test sees is what a
+terminal sees: arguments in, exit code, output and files out; the process can be sent any signal.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(  # with what they need, all that takes long to import
+    [
+        *("fairshot.speed.mixtures", "fairshot.speed.train", "fairshot.cli.curves", "fairshot.cli.grid"),
+        *("fairshot.reporting.ablationpage", "fairshot.teaching.from_backbone"),
+    ]
+)
+
+
+@dataclass
+class Command:
+    """A command under way."""
+
+    process: BaseProcess
+    output: Path
+    errors: Path
+
+    @property
+    def stdout(self) -> str:
+        return self.output.read_text()
+
+    @property
+    def stderr(self) -> str:
+        return self.errors.read_text()
+
+    def wait(self) -> int:
+        """Return the exit code, or minus the signal that ended it."""
+        self.process.join(120)
+        assert self.process.exitcode is not None, f"still running: {self.stderr}"
+        return self.process.exitcode
+
+    def send(self, number: signal.Signals) -> None:
+        assert self.process.pid is not None
+        os.kill(self.process.pid, number)
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Wait for something the command does, as long as it runs."""
+        while not condition():
+            assert self.process.is_alive(), f"it ended: {self.stdout}{self.stderr}"
+            time.sleep(0.01)
+
+
+def start(folder: Path, *arguments: str | Path, before: Callable[[], None] | None = None) -> Command:
+    """Start `fairshot ARGUMENTS` in a folder; `before` is called in its process first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    number = len(list(folder.glob(".stdout-*")))
+    output, errors = folder / f".stdout-{number}", folder / f".stderr-{number}"
+    given = [str(argument) for argument in arguments]
+    process = _CONTEXT.Process(target=_main, args=(given, folder, output, errors, before))
+    process.start()
+    return Command(process, output, errors)
+
+
+def fairshot(folder: Path, *arguments: str | Path, before: Callable[[], None] | None = None) -> Command:
+    """Run `fairshot ARGUMENTS` to its end."""
+    command = start(folder, *arguments, before=before)
+    command.wait()
+    return command
+
+
+def _main(
+    arguments: list[str], folder: Path, output: Path, errors: Path, before: Callable[[], None] | None
+) -> None:
+    for path, stream in ((output, sys.stdout), (errors, sys.stderr)):
+        with path.open("wb") as file:
+            os.dup2(file.fileno(), stream.fileno())
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs have it ignored
+    os.chdir(folder)
+    sys.argv = ["fairshot", *arguments]
+    if before is not None:
+        before()
+    from fairshot.cli import main
+
+    main()

@@ -1,0 +1,154 @@
+"""Change a store in child processes that are killed at random moments, and look at what is left each time.
+
+Run as a program: `kill_loop.py FOLDER TIMES SEED`. Everything is imported and embedded once, before forking,
+so that many kills fit into seconds and most of them hit a transaction. Prints a JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import sys
+import time
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from fairshot.errors import UserError
+from fairshot.teaching import Store
+from fairshot.teaching.network import Network, Photo
+from fairshot.teaching.store import DATABASE
+from support.stores import drawings, make_store
+
+WORDS = tuple(f"class {letter}" for letter in "abcdefgh")
+Network.read = cache(Network.read)  # type: ignore[method-assign]
+
+
+def change_for_ever(folder: Path, photos: dict[str, list[Photo]], seed: int) -> None:
+    """Teach, forget, rename, merge and undo until killed."""
+    chance = random.Random(seed)
+    with Store(folder) as store:
+        while True:
+            verb = chance.choice(
+                [store.teach_embedded] * 4 + [store.forget, store.rename, store.merge, store.undo]
+            )
+            name, other = chance.sample(WORDS, 2)
+            arguments = {
+                store.teach_embedded: (name, photos[name]),
+                store.forget: (name,),
+                store.undo: (),
+            }.get(verb, (name, other))
+            try:
+                verb(*arguments)
+            except UserError:  # no such class, a photo of another class, nothing to undo
+                continue
+
+
+def die_at_statement(folder: Path, photos: dict[str, list[Photo]], number: int) -> None:
+    """Teach a class, but die before the statement of that number; leave with 0 if there are fewer."""
+    with Store(folder) as store:
+        left = number
+
+        def count(statement: str) -> None:
+            nonlocal left
+            left -= 1
+            if left <= 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        store._writer.set_trace_callback(count)
+        store.teach_embedded(WORDS[0], photos[WORDS[0]])
+        os._exit(0)
+
+
+def examine(folder: Path, photos: dict[str, list[Photo]], queries: list) -> tuple[str, list]:
+    """Reopen a store and check it against its own facts; return its digest and some answers."""
+    with sqlite3.connect(folder / DATABASE) as connection:
+        named = "SELECT sha256, name FROM images JOIN classes ON classes.id = class WHERE name IS NOT NULL"
+        owners = dict(connection.execute(named))
+    connection.close()
+    knowledge: dict[str, list[Photo]] = {}
+    for word, three in photos.items():
+        found = {owners.get(photo.sha256) for photo in three}
+        if len(found) != 1:
+            raise SystemExit(f"a part of {word} is in the store: {found}")
+        if (owner := found.pop()) is not None:
+            knowledge.setdefault(owner, []).extend(three)
+    with Store(folder) as store, make_store(folder.with_name(f"fresh {time.monotonic_ns()}")) as fresh:
+        for name, known in knowledge.items():
+            fresh.teach_embedded(name, known)
+        if fresh.digest() != store.digest():
+            raise SystemExit("what the store derived does not follow from its facts")
+        return store.digest(), store.predict(queries)
+
+
+def kill_at_random(
+    folder: Path, photos: dict[str, list[Photo]], queries: list, times: int, seed: int
+) -> list[int]:
+    """Kill changes at random moments; return how many events the store holds after each."""
+    moments = random.Random(seed)
+    events = []
+    for attempt in range(times):
+        child = os.fork()
+        if child == 0:
+            change_for_ever(folder, photos, 1000 * seed + attempt)
+        time.sleep(moments.random() * 0.08)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        found = examine(folder, photos, queries)
+        with Store(folder) as store:
+            if (store.digest(), store.predict(queries)) != found:
+                raise SystemExit("two openings of one store differ")
+            events.append(len(store.history()))
+    return events
+
+
+def undo_everything(folder: Path) -> None:
+    with Store(folder) as store:
+        standing = [
+            event for event in store.history() if not event.undone and event.kind not in ("new", "undo")
+        ]
+        for _ in standing:
+            store.undo()
+
+
+def kill_at_every_statement(folder: Path, photos: dict[str, list[Photo]], queries: list) -> int:
+    """Kill a lesson before its first statement, its second and so on; return how many it has."""
+    with Store(folder) as store:
+        before = store.digest()
+    statement = 0
+    while True:
+        statement += 1
+        child = os.fork()
+        if child == 0:
+            die_at_statement(folder, photos, statement)
+        _, status = os.waitpid(child, 0)
+        digest, _ = examine(folder, photos, queries)
+        if status == 0:
+            break
+        if digest != before:
+            raise SystemExit(f"killed before statement {statement}, something of the class stayed")
+    if digest == before:
+        raise SystemExit("a lesson that was not interrupted left nothing")
+    return statement - 1
+
+
+def main(folder: Path, times: int, seed: int) -> None:
+    torch.set_num_threads(1)  # threads do not survive a fork
+    with make_store(folder) as store:
+        photos = {
+            word: store.network.embed_photos(store.network.preparation.pictures(drawings(word, 3)))
+            for word in WORDS
+        }
+    queries = drawings("query", 4)
+    events = kill_at_random(folder, photos, queries, times, seed)
+    undo_everything(folder)
+    statements = kill_at_every_statement(folder, photos, queries)
+    print(json.dumps({"kills": times, "events": events, "statements": statements}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

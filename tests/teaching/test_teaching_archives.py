@@ -1,0 +1,172 @@
+"""Archives of stores that somebody made up: refused for what they hold, or harmless."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save
+
+from fairshot.errors import UserError
+from fairshot.server.views import history_view
+from fairshot.teaching import Store
+from fairshot.teaching.archive import export_archive, import_archive
+from fairshot.teaching.event_log import Event
+from fairshot.teaching.network import FILE_NAME
+from fairshot.teaching.onnx_export import export_onnx
+from fairshot.teaching.store import DATABASE
+from support.stores import drawings, make_store
+
+Members = dict[str, bytes]
+Change = Callable[[Members, Path], Members]
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Archive a store to which all that can be done was done."""
+    place = tmp_path_factory.mktemp("honest")
+    with make_store(place / "store") as store:
+        store.teach("yak", drawings("yak", 3))
+        store.teach("emu", drawings("emu", 2))
+        store.rename("emu", "ostrich")
+        store.merge("cow", "bee")
+        store.forget("ostrich")
+        assert store.adapt(drawings("yak", 5)[3:]).absorbed
+        store.set_confidence(store.snapshot().confidence)
+        store.undo()
+        store.undo()
+    export_archive(place / "store", place / "good.zip")
+    return place / "good.zip"
+
+
+def changed(archive: Path, change: Change, place: Path) -> Path:
+    """Copy an archive with its members changed."""
+    with zipfile.ZipFile(archive) as packed, zipfile.ZipFile(place / "bad.zip", "w") as copy:
+        members = {name: packed.read(name) for name in packed.namelist()}
+        for name, content in change(members, place).items():
+            copy.writestr(name, content)
+    return place / "bad.zip"
+
+
+def sql(statement: str, *values: object) -> Change:
+    """Change the database."""
+
+    def change(members: Members, place: Path) -> Members:
+        (place / DATABASE).write_bytes(members[DATABASE])
+        with sqlite3.connect(place / DATABASE) as connection:
+            assert connection.execute(statement, values).rowcount
+        connection.close()
+        return members | {DATABASE: (place / DATABASE).read_bytes()}
+
+    return change
+
+
+def described(section: str | None = None, **values: object) -> Change:
+    """Change the description of the embedder."""
+
+    def change(members: Members, place: Path) -> Members:
+        (place / FILE_NAME).write_bytes(members[FILE_NAME])
+        with safe_open(place / FILE_NAME, framework="pt") as file:
+            description = json.loads(file.metadata()["fairshot"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        (description[section] if section else description).update(values)
+        return members | {FILE_NAME: save(tensors, metadata={"fairshot": json.dumps(description)})}
+
+    return change
+
+
+def without_numbers(members: Members, place: Path) -> Members:
+    return sql("UPDATE images SET g = ?", torch.full((2, 128), torch.nan).numpy().tobytes())(members, place)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m, _: m | {"../outside.txt": b"x"}, "holds '../outside.txt'"),
+        (lambda m, _: m | {"/etc/outside": b"x"}, "is refused"),
+        (lambda m, _: {name: m[name] for name in [DATABASE]}, "is refused"),
+        (lambda m, _: m | {DATABASE: b"no database"}, "not a database"),
+        (lambda m, _: m | {DATABASE: m[DATABASE][: len(m[DATABASE]) // 2]}, "damaged|malformed"),
+        (lambda m, _: m | {FILE_NAME: b"no weights"}, "not the embedder"),
+        (described(sr_width=10**6), "larger than its weights"),
+        (described("model", backbone="resnet18"), "larger than its weights"),
+        (described(channels=10**9), "not the embedder"),
+        (described(flips=[False] * 3), "not the embedder"),
+        (described(drawing_side=10**6), "not the embedder"),
+        (sql("UPDATE settings SET value = 'nan' WHERE key = 'gamma'"), "no store holds"),
+        (sql("UPDATE settings SET value = 'NaN' WHERE key = 'gamma'"), "no store holds"),
+        (
+            sql("UPDATE settings SET value = replace(value, '0.0', 'NaN') WHERE key = 'confidence'"),
+            "no store",
+        ),
+        (sql("DELETE FROM settings WHERE key = 'gamma'"), "no store holds: settings"),
+        (sql("INSERT INTO settings VALUES ('more', '1')"), "no store holds: settings"),
+        (without_numbers, "features that no embedder gives"),
+        (sql("UPDATE images SET g = x'00'"), "features of another size"),
+        (sql("UPDATE base SET count = 0"), "no store holds"),
+        (sql("UPDATE classes SET name = '../ant' WHERE name = 'ant'"), "path of a file"),
+        (sql("INSERT INTO classes (name) VALUES ('empty')"), "'empty' without an image"),
+        (sql("UPDATE unlabelled SET kept = 7"), "kept 7 times"),
+        (sql("UPDATE events SET detail = '1'"), "no store holds"),
+        (sql("UPDATE events SET detail = '{\"name\": 1, \"photos\": 1}' WHERE kind = 'teach'"), "no store"),
+        (
+            sql('UPDATE events SET detail = \'{"kind": "undo", "event": 1}\' WHERE kind = \'undo\''),
+            "no store",
+        ),
+        (sql("UPDATE events SET detail = ? WHERE kind = 'new'", '{"run": "\\u001b[2J"}'), "no store holds"),
+        (sql("UPDATE events SET kind = 'dance' WHERE kind = 'teach'"), "no store holds: 'dance'"),
+        (sql("UPDATE events SET at = '<b onclick=x()>'"), "no store holds"),
+        (sql("UPDATE changes SET before = '../ant' WHERE subject = 'class'"), "path of a file"),
+        (sql("UPDATE changes SET before = 99 WHERE subject = 'image'"), "a change of image"),
+        (sql("UPDATE changes SET key = 99 WHERE subject = 'base'"), "a change of base"),
+        (sql("UPDATE changes SET before = 'x' WHERE subject = 'setting'"), "no store holds"),
+        (sql("UPDATE changes SET subject = 'secret' WHERE subject = 'sample'"), "no store holds: 'secret'"),
+    ],
+)
+def test_hostile_archives_leave_nothing(archive: Path, tmp_path: Path, change: Change, message: str) -> None:
+    bad = changed(archive, change, tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UserError, match=message):
+        import_archive(bad, tmp_path / "inside" / "imported")
+    (tmp_path / "inside").rmdir()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_all_that_was_done_can_be_undone_elsewhere(archive: Path, tmp_path: Path) -> None:
+    shutil.copytree(archive.with_name("store"), tmp_path / "store")
+    import_archive(archive, tmp_path / "imported")
+    with Store(tmp_path / "imported") as copy, Store(tmp_path / "store") as store:
+        assert copy.history() == store.history()
+        for left in range(5, 0, -1):
+            assert copy.digest() == store.digest(), f"{left} events stand"
+            assert copy.undo() == store.undo()
+        assert copy.snapshot().names == ["ant", "bee", "cow"]
+
+
+def test_an_imported_store_fetches_no_weights(archive: Path, tmp_path: Path) -> None:
+    """The backbone has no pretrained weights: a store that asked for them could not be opened."""
+    import_archive(changed(archive, described("model", pretrained=True), tmp_path), tmp_path / "imported")
+    with Store(tmp_path / "imported") as copy, Store(archive.with_name("store")) as store:
+        assert copy.predict(drawings("yak", 3)) == store.predict(drawings("yak", 3))
+
+
+def test_a_stored_image_is_decoded_as_an_upload_is(archive: Path, tmp_path: Path) -> None:
+    """By the few decoders that are trusted; the one of PPM is not among them."""
+    slipped = sql("UPDATE images SET thumbnail = ?", b"P6 1 1 255 abc")
+    import_archive(changed(archive, slipped, tmp_path), tmp_path / "imported")
+    with Store(tmp_path / "imported") as store, pytest.raises(UserError, match="cannot be read as an image"):
+        export_onnx(store, tmp_path / "model.onnx")
+
+
+def test_the_page_escapes_all_of_an_event() -> None:
+    event = Event(1, "<b onclick=x()>", "forget", {"name": "<i>"}, False)
+    shown = history_view([event])
+    assert "<b" not in shown
+    assert "<i>" not in shown

@@ -1,0 +1,335 @@
+"""A store: one state for one knowledge, whatever the order, and every event undoable."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fairshot.errors import UserError
+from fairshot.methods.sss import SSS, SSSSettings
+from fairshot.models.embedder import ModelSettings
+from fairshot.teaching import Store, database
+from fairshot.teaching.creation import StoreSpec, create_store
+from fairshot.teaching.snapshot import ClassRow
+from fairshot.teaching.store import DATABASE
+from support.stores import base_classes, drawings, make_store, network
+
+NAMES = ("okapi", "yak", "emu")
+PHOTOS = {name: drawings(name, 3) for name in NAMES}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return make_store(tmp_path / "store")
+
+
+def test_same_photos_in_another_order_or_twice_give_the_same_state(store: Store, tmp_path: Path) -> None:
+    other = make_store(tmp_path / "other")
+    for name in NAMES:
+        store.teach(name, PHOTOS[name])
+    for name in reversed(NAMES):
+        other.teach(name, PHOTOS[name][:0:-1])
+        other.teach(name, PHOTOS[name] + PHOTOS[name][:1])
+    assert other.digest() == store.digest()
+    assert other.teach("yak", PHOTOS["yak"]).photos == 0
+    assert len(other.history()) == 1 + 2 * len(NAMES)  # what taught nothing is no event
+
+
+def test_undo_leads_back_through_every_state(store: Store) -> None:
+    steps = [
+        lambda: store.teach("okapi", PHOTOS["okapi"]),
+        lambda: store.teach("yak", PHOTOS["yak"]),
+        lambda: store.teach("ant", PHOTOS["emu"]),  # more photos of a base class
+        lambda: store.rename("okapi", "giraffe"),
+        lambda: store.merge("yak", "bee"),
+        lambda: store.merge("cow", "giraffe"),  # the base class lives on in the taught one
+        lambda: store.forget("ant"),
+        lambda: store.teach("ant", PHOTOS["emu"]),  # a class of its own now
+    ]
+    states = [store.digest()]
+    for step in steps:
+        step()
+        states.append(store.digest())
+    assert len(set(states)) == len(states)
+    for expected in reversed(states[:-1]):
+        store.undo()
+        assert store.digest() == expected
+    with pytest.raises(UserError, match="nothing to undo"):
+        store.undo()
+
+
+operations = st.lists(
+    st.one_of(
+        st.tuples(st.just("teach"), st.sampled_from(NAMES), st.sets(st.integers(0, 2), min_size=1)),
+        st.tuples(st.just("forget"), st.sampled_from(NAMES)),
+        st.tuples(st.just("rename"), st.sampled_from(NAMES), st.sampled_from(NAMES)),
+        st.tuples(st.just("merge"), st.sampled_from(NAMES), st.sampled_from(NAMES)),
+        st.tuples(st.just("undo")),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(operations)
+def test_state_depends_on_knowledge_alone(tmp_path_factory: pytest.TempPathFactory, todo: list) -> None:
+    """Any way to some knowledge ends in the state of a store that was taught just that."""
+    store = make_store(tmp_path_factory.mktemp("any") / "store")
+    knowledge: list[dict[str, frozenset]] = [{}]  # after each event that stands
+    for verb, *arguments in todo:
+        now = dict(knowledge[-1])
+        try:
+            if verb == "teach":
+                name, photos = arguments
+                taught = frozenset((name, index) for index in photos)
+                lesson = store.teach(name, [PHOTOS[name][index] for index in sorted(photos)])
+                now[name] = now.get(name, frozenset()) | taught
+                if not lesson.photos:
+                    continue
+            elif verb == "forget":
+                store.forget(*arguments)
+                now.pop(arguments[0])
+            elif verb == "rename":
+                store.rename(*arguments)
+                now[arguments[1]] = now.pop(arguments[0])
+            elif verb == "merge":
+                store.merge(*arguments)
+                now[arguments[1]] |= now.pop(arguments[0])
+            else:
+                store.undo()
+                knowledge.pop()
+                continue
+        except UserError:  # no such class, a photo of another class, nothing to undo
+            continue
+        knowledge.append(now)
+    fresh = make_store(tmp_path_factory.mktemp("fresh") / "store")
+    for name, photos in knowledge[-1].items():
+        fresh.teach(name, [PHOTOS[word][index] for word, index in photos])
+    assert store.digest() == fresh.digest()
+    assert torch.equal(store.snapshot().second, fresh.snapshot().second)
+
+
+def test_reopened_store_answers_the_same_to_the_last_bit(store: Store) -> None:
+    for name in NAMES:
+        store.teach(name, PHOTOS[name])
+    store.merge("emu", "ant")
+    grown = store.snapshot()  # class by class; a store just opened reads all at once
+    read = Store(store.folder).snapshot()
+    assert read.entries == grown.entries
+    assert torch.equal(read.first, grown.first)
+    assert torch.equal(read.second, grown.second)
+    assert Store(store.folder).predict(PHOTOS["yak"]) == store.predict(PHOTOS["yak"])
+
+
+def test_answers_as_sss_does(store: Store) -> None:
+    """The store and the method of the experiments agree after the same lessons."""
+    base = [row[0] for row in sqlite3.connect(store.folder / DATABASE).execute("SELECT count FROM base")]
+    method = SSS(
+        SSSSettings(sr_width=24, gamma=0.3), ModelSettings(backbone="tiny", small_stem=False, size=16), 1, 3
+    )
+    method.restore(
+        {f"embedder.{key}": value for key, value in network().embedder.state_dict().items()}
+        | _state_of(store, torch.tensor(base))
+    )
+    queries = store.network.preparation.pictures(
+        [*drawings("query", 20), *PHOTOS["yak"], *drawings("bee", 9)]
+    )
+    features = store.network.embed(queries)
+    for label, name in enumerate(sorted(NAMES), start=3):
+        store.teach(name, PHOTOS[name])
+        shots = store.network.embed(store.network.preparation.pictures(PHOTOS[name]))
+        method.add_classes(shots, torch.full((3,), label))
+    mine, second_look = store.snapshot().scores(features)
+    assert 0 < second_look.sum() < len(second_look)  # both looks decide some
+    torch.testing.assert_close(mine, method.scores(features), atol=1e-6, rtol=0)
+
+
+def _state_of(store: Store, counts: torch.Tensor) -> dict[str, torch.Tensor]:
+    connection = sqlite3.connect(store.folder / DATABASE)
+    rows = connection.execute("SELECT g, g_tilde FROM base ORDER BY id").fetchall()
+    g, g_tilde = store.shapes.tensors(rows)
+    return {
+        "prototypes": g,
+        "prototypes_tilde": g_tilde,
+        "delta": torch.zeros_like(g_tilde),
+        "counts": counts,
+    }
+
+
+def test_equally_similar_classes_stand_in_their_order(store: Store) -> None:
+    snapshot = store.snapshot()
+    snapshot = replace(snapshot, entries=tuple(ClassRow(False, rank, f"{rank}", rank) for rank in range(90)))
+    cosines = torch.full((90,), 0.5)
+    cosines[[40, 70]] = 0.9
+    names, values = zip(*snapshot.most_similar(cosines, 4), strict=True)
+    assert names == ("40", "70", "0", "1")
+    assert values == pytest.approx((0.9, 0.9, 0.5, 0.5))
+    assert len(snapshot.most_similar(cosines, 1000)) == 90
+
+
+def test_lesson_tells_what_the_class_did(store: Store) -> None:
+    store.teach("yak", PHOTOS["yak"])
+    twin = [np.clip(photo.astype(int) + 3, 0, 255).astype(np.uint8) for photo in PHOTOS["yak"]]
+    before = store.digest()
+    lesson = store.teach("auk", twin, dry_run=True)
+    assert store.digest() == before
+    assert len(store.history()) == 2
+    assert lesson.closest[0][0] == "yak"
+    assert lesson.closest[0][1] > 0.99
+    kept = store.teach("auk", twin, warn_share=0.1)
+    assert (kept.closest, kept.taken, kept.photos) == (lesson.closest, lesson.taken, 3)
+    answers = [prediction.answer for prediction in store.predict(PHOTOS["yak"])]
+    taken = {each.name: each for each in kept.taken}
+    assert taken["yak"].count == answers.count("auk")
+    assert taken["yak"].of == 3
+    assert kept.stored == 4 * 3 + 3
+    assert kept.sentence().startswith("auk: 3 photos, closest to yak (1.00); takes ")
+    assert [line for line in kept.warnings if "from yak" in line] if taken["yak"].count > 2 else True
+
+
+def test_store_without_base_classes_is_nearest_mean(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "store", base=(), sr_width=None)
+    with pytest.raises(UserError, match="knows no class yet"):
+        store.predict(PHOTOS["yak"])
+    for name in NAMES:
+        store.teach(name, PHOTOS[name])
+    assert [store.predict([PHOTOS[name][0]])[0].top[0].name for name in NAMES] == list(NAMES)
+    means = [
+        store.network.embed(store.network.preparation.pictures(PHOTOS[name]))["g"].mean(0).flatten().double()
+        for name in sorted(NAMES)
+    ]
+    query = (
+        store.network.embed(store.network.preparation.pictures(drawings("query", 1)))["g"].flatten().double()
+    )
+    expected = [float(query @ mean / query.norm() / mean.norm()) for mean in means]
+    by_name = {
+        candidate.name: candidate.similarity for candidate in store.predict(drawings("query", 1))[0].top
+    }
+    np.testing.assert_allclose([by_name[name] for name in sorted(NAMES)], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda s: s.teach("  ", PHOTOS["yak"]), "empty"),
+        (lambda s: s.teach("a\x00b", PHOTOS["yak"]), "invisible"),
+        (lambda s: s.teach("a\u202eb", PHOTOS["yak"]), "invisible"),
+        (lambda s: s.teach("Unknown", PHOTOS["yak"]), "another name"),
+        (lambda s: s.teach("../../etc/passwd", PHOTOS["yak"]), "path of a file"),
+        (lambda s: s.teach("C:\\windows", PHOTOS["yak"]), "path of a file"),
+        (lambda s: s.teach("n" * 101, PHOTOS["yak"]), "101 characters"),
+        (lambda s: s.teach("yak", []), "no images"),
+        (lambda s: s.teach("yak", PHOTOS["okapi"]), "stored as 'okapi' already"),
+        (lambda s: s.teach("yak", drawings("sample of ant", 1)), "stored as 'ant' already"),
+        (lambda s: s.forget("yeti"), "no class 'yeti'"),
+        (lambda s: s.rename("Cow", "ox"), r"no class 'Cow' .*; did you mean cow\?"),
+        (lambda s: s.rename("okapi", "ant"), "merge 'okapi' 'ant'"),
+        (lambda s: s.merge("okapi", "okapi"), "itself"),
+    ],
+)
+def test_refusals_leave_no_trace(store: Store, act, message: str) -> None:
+    store.teach("okapi", PHOTOS["okapi"])
+    before = store.digest(), store.history()
+    with pytest.raises(UserError, match=message):
+        act(store)
+    assert (store.digest(), store.history()) == before
+    store.teach("yak", PHOTOS["yak"])  # the store goes on
+
+
+def test_names_are_text(store: Store) -> None:
+    for name in ("AC/DC", "1.5 mm", "<script>", "'; DROP TABLE classes; --", "Ōkapi 🦓"):
+        store.teach(name, drawings(name, 1))
+        assert name in store.snapshot().names
+    assert store.teach("  Café ".replace("é", "é"), drawings("café", 1)).name == "Café"
+
+
+def test_readers_and_a_writer_at_once(store: Store) -> None:
+    """Readers of other connections always see whole classes."""
+    failures: list[str] = []
+    done = threading.Event()
+
+    def read() -> None:
+        with Store(store.folder) as reader:
+            while not done.is_set():
+                snapshot = reader.snapshot()
+                taught = [name for name in snapshot.names if name.startswith("class")]
+                photos = {info.name: info.photos for info in reader.classes()}
+                if len(snapshot.first) != len(snapshot.names) or any(photos[name] != 2 for name in taught):
+                    failures.append(f"{taught} {photos}")
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for index in range(12):
+        store.teach(f"class {index}", drawings(f"class {index}", 2))
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert not failures
+    assert len(Store(store.folder).snapshot().names) == 3 + 12
+
+
+def test_a_change_does_not_hide_a_later_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another writer teaches, and is read, between a lesson's commit and its end."""
+    other = Store(store.folder)
+
+    @contextmanager
+    def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+        with database.transaction(connection):
+            yield
+        if connection is store._writer:
+            other.teach("yak", PHOTOS["yak"])
+            assert "yak" in store.snapshot().names
+
+    monkeypatch.setattr("fairshot.teaching.store.transaction", transaction)
+    store.teach("okapi", PHOTOS["okapi"])
+    assert store.snapshot().names == other.snapshot().names == ["ant", "bee", "cow", "okapi", "yak"]
+    assert store.predict(PHOTOS["yak"]) == other.predict(PHOTOS["yak"])
+
+
+def test_two_writers_lose_nothing(store: Store) -> None:
+    def write(who: str) -> None:
+        with Store(store.folder) as writer:
+            for index in range(6):
+                writer.teach(f"{who} {index}", drawings(f"{who} {index}", 1))
+
+    writers = [threading.Thread(target=write, args=(who,)) for who in "ab"]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert len(store.snapshot().names) == 3 + 12
+
+
+def test_creation_is_whole_or_absent(tmp_path: Path) -> None:
+    founding = StoreSpec(network(), None)
+    wrong = StoreSpec(network(), base_classes(["ant", "unknown"], network()))
+    with pytest.raises(UserError, match="another name"):
+        create_store(tmp_path / "store", wrong)
+    assert list(tmp_path.iterdir()) == []
+    create_store(tmp_path / "store", founding)
+    with pytest.raises(UserError, match="exists already"):
+        create_store(tmp_path / "store", founding)
+    with pytest.raises(UserError, match="not a store"):
+        Store(tmp_path)
+
+
+def test_a_foreign_database_is_refused(store: Store, tmp_path: Path) -> None:
+    store.close()
+    with sqlite3.connect(store.folder / DATABASE) as connection:
+        connection.execute("CREATE TRIGGER slipped AFTER INSERT ON images BEGIN DELETE FROM classes; END")
+    with pytest.raises(UserError, match="its tables are others"):
+        Store(store.folder)
+    (store.folder / DATABASE).write_bytes(b"not a database" * 100)
+    with pytest.raises(UserError, match="not the database of a store"):
+        Store(store.folder)

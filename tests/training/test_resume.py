@@ -1,0 +1,298 @@
+"""Checkpoints: whole or absent, damaged ones refused by name; training goes on from each of them exactly."""
+
+import itertools
+import json
+import signal
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from fairshot import files
+from fairshot.benchmarks.pictures import Pictures
+from fairshot.benchmarks.stream import LabelledPictures
+from fairshot.errors import TrainingStopped, UserError
+from fairshot.methods import method_named
+from fairshot.methods.ncm import NCM
+from fairshot.models.embedder import ModelSettings
+from fairshot.models.pixels import crop_resize
+from fairshot.progress import Reporter
+from fairshot.training import checkpoints as module
+from fairshot.training import loop
+from fairshot.training.batches import Batches
+from fairshot.training.checkpoints import Checkpoint, Checkpoints
+from fairshot.training.hardware import choose_hardware
+from fairshot.training.interruption import watch_for_interruption
+from fairshot.training.loop import Trainer, TrainingSettings
+from fairshot.training.views import ViewSettings
+
+
+class Listener(Reporter):
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.heard.append(text)
+
+
+def checkpoint(step: int) -> Checkpoint:
+    tensors = {
+        "weights.a": torch.randn(3, 4, generator=torch.Generator().manual_seed(step)),
+        "weights.b": torch.tensor([step]),
+        "weights.c": torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),
+        "weights.d": torch.tensor(0.1, dtype=torch.bfloat16),
+    }
+    return Checkpoint(step, tensors, {"history": [{"step": step}]})
+
+
+def written(folder: Path, *steps: int) -> Checkpoints:
+    kept = Checkpoints(folder, Listener())
+    for step in steps:
+        kept.write(checkpoint(step))
+    return kept
+
+
+def test_what_is_written_is_read_back_bit_by_bit(tmp_path):
+    given = checkpoint(7)
+    kept = Checkpoints(tmp_path / "made" / "here")
+    kept.write(given)
+    read = kept.read_last()
+    assert read.step == 7
+    assert read.note["history"] == [{"step": 7}]
+    assert read.tensors.keys() == given.tensors.keys()
+    for name, value in given.tensors.items():
+        assert torch.equal(read.tensors[name], value)
+        assert read.tensors[name].dtype == value.dtype
+
+
+def test_nothing_written_is_nothing_read(tmp_path):
+    assert Checkpoints(tmp_path / "nowhere").read_last() is None
+
+
+def test_the_last_two_are_kept_and_what_a_kill_left_is_removed(tmp_path):
+    (tmp_path / ".step-00000001.json.x1.partial").write_text("half")
+    (tmp_path / "step-00000001.safetensors").write_text("without its note")
+    written(tmp_path, 3, 10, 200)
+    names = [f"step-00000{step}.{kind}" for step in ("010", "200") for kind in ("json", "safetensors")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGE = {
+    "a flipped bit": ("safetensors", flip_a_bit),
+    "truncated tensors": ("safetensors", lambda path: path.write_bytes(path.read_bytes()[:50])),
+    "no tensors": ("safetensors", Path.unlink),
+    "an empty note": ("json", lambda path: path.write_text("")),
+    "a truncated note": ("json", lambda path: path.write_text(path.read_text()[:20])),
+    "a note that is none": ("json", lambda path: path.write_text("3")),
+    "a note without a digest": ("json", lambda path: path.write_text("{}")),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(tmp_path, kind):
+    suffix, damage = DAMAGE[kind]
+    kept = written(tmp_path, 1, 2)
+    damage(tmp_path / f"step-00000002.{suffix}")
+    assert kept.read_last().step == 1
+    (message,) = kept.reporter.heard
+    assert "step-00000002.safetensors is damaged" in message
+    damage(tmp_path / f"step-00000001.{suffix}")
+    assert kept.read_last() is None
+
+
+def test_a_damaged_checkpoint_does_not_take_the_place_of_a_good_one(tmp_path):
+    kept = written(tmp_path, 10, 20)
+    flip_a_bit(tmp_path / "step-00000020.safetensors")
+    assert kept.read_last().step == 10
+    kept.write(checkpoint(15))  # the training went on from step 10
+    flip_a_bit(tmp_path / "step-00000015.safetensors")
+    assert kept.read_last().step == 10
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".json"])
+def test_a_checkpoint_half_written_does_not_exist(tmp_path, monkeypatch, suffix):
+    kept = written(tmp_path, 1)
+    write = module.write_atomically
+
+    def die(path, content):
+        if path.suffix == suffix:
+            raise KeyboardInterrupt
+        write(path, content)
+
+    monkeypatch.setattr(module, "write_atomically", die)
+    with pytest.raises(KeyboardInterrupt):
+        kept.write(checkpoint(2))
+    assert kept.read_last().step == 1
+    assert kept.reporter.heard == []
+
+
+def test_a_write_that_fails_leaves_the_old_content_and_no_trace(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    files.write_atomically(path, b"old")
+
+    def fail(*_):
+        raise OSError("no space left")
+
+    for name in ("fsync", "replace"):
+        monkeypatch.setattr(files.os, name, fail)
+        with pytest.raises(OSError, match="no space"):
+            files.write_atomically(path, b"new and longer")
+        monkeypatch.undo()
+        assert path.read_bytes() == b"old"
+        assert [item.name for item in tmp_path.iterdir()] == ["file"]
+
+
+# Interruption
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_a_question_until_it_is_repeated(number):
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    with watch_for_interruption() as interrupted:
+        assert not interrupted()
+        signal.raise_signal(number)
+        assert interrupted()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_only_the_main_thread_can_be_asked():
+    answers = []
+
+    def watch() -> None:
+        with watch_for_interruption() as interrupted:
+            answers.append(interrupted())
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    thread.join()
+    assert answers == [False]
+
+
+# Training in steps of one process each
+
+
+def test_a_step_is_a_function_of_seed_and_step():
+    def steps(seed: int) -> list[tuple[np.ndarray, torch.Tensor]]:
+        batches = Batches(base_session(), 4, 1, 6, seed, torch.device("cpu"))
+        order = np.random.default_rng(seed).permutation(6)  # steps may be asked for in any order
+        drawn = {int(step): (batches.rows(int(step)), batches[int(step)][2]) for step in order}
+        return [drawn[step] for step in range(6)]
+
+    first, again, other = steps(1), steps(1), steps(2)
+    for (rows, noise), (same_rows, same_noise) in zip(first, again, strict=True):
+        assert rows.tolist() == same_rows.tolist()
+        assert torch.equal(noise, same_noise)
+    for epoch in (first[:3], first[3:]):
+        assert len({row for rows, _ in epoch for row in rows[:4].tolist()}) == 12  # no picture twice
+        assert all(rows[4] == rows[0] for rows, _ in epoch)  # the last has the first as its neighbour
+    noises = [noise[:4] for _, noise in (*first, *other)]
+    assert all(not torch.equal(a, b) for a, b in itertools.combinations(noises, 2))
+    assert [rows.tolist() for rows, _ in first[:3]] != [rows.tolist() for rows, _ in first[3:]]
+
+
+def base_session() -> LabelledPictures:
+    rng = np.random.default_rng(0)
+    labels = np.arange(14, dtype=np.int64) % 3
+    return LabelledPictures(Pictures.from_array(rng.integers(0, 256, (14, 9, 9, 3), dtype=np.uint8)), labels)
+
+
+def trained(folder: Path | None, name: str, options: dict, impatient: bool) -> tuple[dict, list, int]:
+    """Train to the end, by processes that each stop after one step if they are impatient."""
+    starts = 0
+    while True:
+        starts += 1
+        torch.manual_seed(5)
+        method_class = method_named(name)
+        settings = method_class.Settings(**options)
+        method = method_class(settings, ModelSettings(backbone="tiny", size=8), channels=3, base_classes=3)
+        training = TrainingSettings(epochs=3, batch=4, average_decay=0.7, low_resolution=8, weight_decay=0.01)
+        fabric, limit = choose_hardware("cpu"), {"deadline": 0.0} if impatient else {}
+        trainer = Trainer(fabric, training, ViewSettings(), 10, seed=1, folder=folder, **limit)
+        try:
+            method.fit_base(base_session(), trainer)
+        except TrainingStopped:
+            continue
+        return method.tensors(), trainer.history, starts
+
+
+def fit_ncm(data: LabelledPictures, folder: Path, classes: int = 3) -> None:
+    training = TrainingSettings(epochs=1, batch=4)
+    trainer = Trainer(choose_hardware("cpu"), training, ViewSettings(), 10, seed=1, folder=folder)
+    NCM(NCM.Settings(), ModelSettings(backbone="tiny", size=8), 3, classes).fit_base(data, trainer)
+
+
+@pytest.mark.parametrize("noted", [True, False])  # earlier checkpoints do not say what they were trained on
+def test_a_training_on_other_images_is_not_gone_on_with(tmp_path, noted):
+    data = base_session()
+    fit_ncm(data, tmp_path)
+    for path in tmp_path.rglob("*.json"):
+        note = json.loads(path.read_text())
+        if not noted:
+            del note["images"]
+        path.write_text(json.dumps(note))
+    fit_ncm(data, tmp_path)
+    same_steps = [data.take([*range(1, 14), 0])] if noted else []  # what cannot be told is let pass
+    for other in (data.take(range(9)), *same_steps):
+        with pytest.raises(UserError, match="other images"):
+            fit_ncm(other, tmp_path)
+    with pytest.raises(UserError, match="another network"):
+        fit_ncm(data, tmp_path, classes=4)
+
+
+def test_a_step_that_would_end_after_the_deadline_is_not_begun(monkeypatch):
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+
+    def slowly(batches, step, take=Batches.__getitem__):
+        clock.now += 10
+        return take(batches, step)
+
+    monkeypatch.setattr(loop, "time", clock)
+    monkeypatch.setattr(Batches, "__getitem__", slowly)
+    for deadline, steps in ((0, 1), (9, 1), (19, 1), (21, 2), (39, 3)):
+        clock.now = 0.0
+        training = TrainingSettings(epochs=3, batch=4)
+        trainer = Trainer(choose_hardware("cpu"), training, ViewSettings(), 10, seed=1, deadline=deadline)
+        method = NCM(NCM.Settings(), ModelSettings(backbone="tiny", size=8), channels=3, base_classes=3)
+        with pytest.raises(TrainingStopped, match=f"stopped after {steps} of 9 steps"):
+            method.fit_base(base_session(), trainer)
+
+
+def test_streamed_pictures_are_the_same_as_resident_ones():
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 256, (5 + i, 9 - i % 3, 3), dtype=np.uint8) for i in range(11)]
+    data = LabelledPictures(Pictures.from_list(images), np.arange(11, dtype=np.int64))
+    resident, streamed = (
+        Batches(data, 3, 1, 2, seed=0, device=torch.device("cpu"), resident=choice)
+        for choice in (True, False)
+    )
+    for step in (0, 1, 2, 5, 4):
+        (pictures, labels, noise), (others, *rest) = resident[step], streamed[step]
+        whole = torch.cat([torch.zeros(4, 2), pictures.sizes], dim=1)
+        assert torch.equal(crop_resize(pictures, whole, 6), crop_resize(others, whole, 6))
+        assert torch.equal(labels, rest[0])
+        assert torch.equal(noise, rest[1])
+
+
+@pytest.mark.parametrize(("name", "options"), [("sss", {"sr_width": 6}), ("ncm", {})])
+def test_stopped_after_every_step_training_ends_exactly_as_if_never_stopped(tmp_path, name, options):
+    with torch.random.fork_rng():
+        never, curve, once = trained(None, name, options, impatient=False)
+        always, resumed_curve, starts = trained(tmp_path, name, options, impatient=True)
+    assert (once, starts) == (1, 10)  # 3 epochs of 3 steps, and one start more that finds them done
+    for key, value in never.items():
+        assert torch.equal(always[key], value), key
+    assert [row["loss"] for row in resumed_curve] == [row["loss"] for row in curve]
+    note = json.loads(max(tmp_path.rglob("*.json")).read_text())
+    assert note["step"] == 9
+    assert note["seconds"] > note["epoch_seconds"] >= 0
