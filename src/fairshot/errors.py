@@ -7,7 +7,11 @@ from difflib import get_close_matches
 
 
 class UserError(ValueError):
-    """Something given to fairshot cannot be used; the message is complete without a traceback."""
+    """Something given to fairshot cannot be used; the message is complete without a traceback.
+
+    A subclass keeps what was given and expected in fields. Its message names no option of a command: callers
+    from Python have none. `fairshot.cli.advice` adds which option helps.
+    """
 
 
 class TrainingStopped(Exception):

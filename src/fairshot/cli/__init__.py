@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fairshot.cli.advice import advice
 from fairshot.cli.console import CONSOLE, MESSAGES
 from fairshot.cli.overview import Overview, add_stand_ins
 from fairshot.errors import TrainingStopped, UserError
@@ -46,7 +47,8 @@ def main() -> None:
     try:
         app()
     except UserError as problem:
-        MESSAGES.print(f"fairshot: {problem}", style="red", highlight=False, markup=False, soft_wrap=True)
+        message = f"fairshot: {problem}{advice(problem)}"
+        MESSAGES.print(message, style="red", highlight=False, markup=False, soft_wrap=True)
         sys.exit(UNUSABLE)
     except TrainingStopped as stopped:
         MESSAGES.print(f"{stopped}; the same command goes on from there", highlight=False, soft_wrap=True)
