@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from test_ablate import TINY
 
 from fairshot.classifiers.calibration import recognise
 from fairshot.classifiers.dual import separately
@@ -11,7 +10,7 @@ from fairshot.classifiers.mixtures import calibrate_mixtures, decay, fit_mixture
 from fairshot.classifiers.similarity import similarity
 from fairshot.evaluation.result import Result
 from fairshot.recipes import load_recipe
-from support.commands import fairshot
+from support.commands import TINY, fairshot
 from support.toys import after_base, toy_stream
 
 BENCHMARKS = ("doodles", "cifar100", "mini_imagenet", "cub200")

@@ -14,13 +14,7 @@ from fairshot.errors import UserError
 from fairshot.evaluation.result import Result
 from fairshot.recipes import load_recipe
 from fairshot.teaching import from_run
-from support.commands import fairshot
-
-TINY = [
-    *("--set", "benchmark.base_classes=6", "--set", "benchmark.way=2", "--set", "benchmark.sessions=2"),
-    *("--set", "training.epochs=1", "--set", "training.batch=60", "--set", "model.size=12"),
-    *("--set", "method.sr_width=32", "--device", "cpu"),
-]
+from support.commands import TINY, fairshot
 
 
 def weights(run):

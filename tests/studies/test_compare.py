@@ -11,7 +11,6 @@ import yaml
 
 from fairshot.cli.grid import complain
 from fairshot.errors import TrainingStopped, UserError
-from fairshot.evaluation import cluster
 from fairshot.evaluation.experiment import run
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import lock_run
@@ -19,6 +18,7 @@ from fairshot.methods import methods
 from fairshot.recipes import load_recipe
 from fairshot.reporting.conditions import TITLES, UNKNOWN, conditions
 from fairshot.reporting.groups import group_results
+from fairshot.studies import cluster
 from fairshot.studies.cluster import RunStatus
 from fairshot.studies.plan import PlannedRun, plan
 from support.commands import fairshot

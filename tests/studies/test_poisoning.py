@@ -5,14 +5,13 @@ import json
 import numpy as np
 import pytest
 import torch
-from test_ablate import TINY
 
 from fairshot.classifiers import bounded_calibration
 from fairshot.classifiers.bounded_calibration import Bounds
 from fairshot.errors import UserError
 from fairshot.recipes import load_recipe
 from fairshot.studies.poisoning import measure_poisoning
-from support.commands import fairshot
+from support.commands import TINY, fairshot
 from support.toys import after_base, toy_method, toy_stream
 
 BOUNDED = {"bounded": True, "threshold": 0.5, "at_most": 8, "alpha_base": 0.4}

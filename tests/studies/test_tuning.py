@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from fairshot.benchmarks import load_stream
 from fairshot.benchmarks.stream import LabelledPictures, Session, Stream, StreamSettings
 from fairshot.errors import UserError
-from fairshot.evaluation import tuning
 from fairshot.evaluation.sessions import run_sessions
 from fairshot.recipes import load_recipe
+from fairshot.studies import tuning
 from fairshot.studies.tuning import pseudo_sizes, pseudo_stream, train_on, tune
 from fairshot.training.hardware import choose_hardware
 from support.commands import fairshot

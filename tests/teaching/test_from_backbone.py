@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import timm
 import torch
-from fairshot.models.from_backbone_module import build_backbone
 from huggingface_hub import constants as hub
 from PIL import Image
 from safetensors.torch import save_file
 
 from fairshot.errors import UserError
+from fairshot.models.backbones import build_backbone
 from fairshot.teaching import from_backbone as from_backbone_module
 from fairshot.teaching.creation import create_store
 from fairshot.teaching.from_backbone import from_backbone, model_settings

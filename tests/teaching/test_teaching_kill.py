@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 KILLS = 60
 
 
@@ -18,8 +18,8 @@ def test_killed_at_random_moments_and_before_every_statement(tmp_path: Path) -> 
     if not hasattr(os, "fork"):
         pytest.skip("this system cannot fork processes")
     found = subprocess.run(
-        [sys.executable, HERE / "kill_loop.py", tmp_path / "store", str(KILLS), "1"],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])},
+        [sys.executable, TESTS / "support" / "kill_loop.py", tmp_path / "store", str(KILLS), "1"],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])},
         check=False,
         capture_output=True,
         text=True,
