@@ -41,7 +41,7 @@ def embed(method: Method[Any], data: LabelledPictures, reporter: Reporter = SILE
 
 @dataclass(frozen=True)
 class Projection:
-    """The images of a gallery, seen in one space: what all streams over them share."""
+    """The images of a bank, seen in one space: what all streams over them share."""
 
     space: Space | None  # None: features are compared as they are
     look: TransferableClassifier  # before the first novel class
@@ -66,37 +66,37 @@ class FeatureBank:
     def _spread(self, power: float) -> Spread:
         return Spread.fit(self.train_g, self.train_labels, self.base_classes, power)
 
-    def sightings(self, spaces: Iterable[Space | None]) -> Iterator[Projection]:
+    def projections(self, spaces: Iterable[Space | None]) -> Iterator[Projection]:
         """Look at the images in each space, those that share most of the work after each other."""
         distinct = set(spaces)
         if None in distinct:
             P = prototypes(self.train_g, self.train_labels, range(self.base_classes))
-            yield self._sighting(None, TransferableClassifier.begin(P, self.counts), Projected(self.g))
+            yield self._projection(None, TransferableClassifier.begin(P, self.counts), Projected(self.g))
         whitened = sorted(space for space in distinct if space is not None)
         for common, alike in itertools.groupby(whitened, key=lambda space: (space.power, space.shrinkage)):
             yield from self._whitened(*common, [space.class_covariance_share for space in alike])
 
-    def _whitened(self, power: float, shrinkage: float, own_shares: Sequence[float]) -> Iterator[Projection]:
+    def _whitened(self, power: float, shrinkage: float, shares_asked: Sequence[float]) -> Iterator[Projection]:
         """Look at the images in spaces that differ in the share of classes' own covariances."""
         spread = self.spread(power)
         values = spread.whitening(shrinkage).transform_tempered(self.tempered(power))
-        if 0.0 in own_shares:
+        if 0.0 in shares_asked:
             look = TransferableClassifier.whitened(spread, self.counts, shrinkage)
-            yield self._sighting(Space(power, shrinkage), look, Projected(values))
-        shares = [share for share in own_shares if share]
+            yield self._projection(Space(power, shrinkage), look, Projected(values))
+        shares = [share for share in shares_asked if share]
         if shares:
             own = OwnSpread.fit(self.train_g, self.train_labels, spread, shrinkage)
             for share, squares in zip(shares, own.squares(values, shares), strict=True):
                 look = TransferableClassifier.whitened(spread, self.counts, shrinkage, own.metrics(share))
-                yield self._sighting(Space(power, shrinkage, share), look, Projected(values, squares))
+                yield self._projection(Space(power, shrinkage, share), look, Projected(values, squares))
 
-    def _sighting(self, space: Space | None, look: TransferableClassifier, seen: Projected) -> Projection:
+    def _projection(self, space: Space | None, look: TransferableClassifier, seen: Projected) -> Projection:
         return Projection(space, look, seen, look.similarity(seen, range(self.base_classes)).amax(1))
 
 
 @dataclass(frozen=True)
 class Subset:
-    """Some images of a gallery, and their labels in a stream."""
+    """Some images of a bank, and their labels in a stream."""
 
     rows: Tensor
     labels: Tensor
@@ -108,13 +108,13 @@ class Subset:
 
 
 class CachedStream:
-    """A stream over a gallery: which of its images are tested and learnt from in which session."""
+    """A stream over a bank: which of its images are tested and learnt from in which session."""
 
-    def __init__(self, gallery: FeatureBank, tests: Sequence[Subset], shots: Sequence[Subset]) -> None:
+    def __init__(self, bank: FeatureBank, tests: Sequence[Subset], shots: Sequence[Subset]) -> None:
         """Take the test images of all sessions, and the shots of those after the base session."""
-        self.gallery, self.tests, self.shots = gallery, Subset.joined(tests), shots
+        self.bank, self.tests, self.shots = bank, Subset.joined(tests), shots
         fresh = [len(set(one.labels.tolist())) for one in shots]
-        self.classes = list(itertools.accumulate(fresh, initial=gallery.base_classes))  # seen in each session
+        self.classes = list(itertools.accumulate(fresh, initial=bank.base_classes))  # seen in each session
         self.sizes = [len(one.rows) for one in tests]
         self.images = list(itertools.accumulate(self.sizes))  # tested in each session
         session = torch.arange(len(tests), device=self.tests.rows.device)
@@ -122,33 +122,33 @@ class CachedStream:
         self.members = (of[:, None] == session).float()  # (N, T + 1) 1 in the session that brought the image
         self.second = cache(self._second)
 
-    def _first(self, sighting: Projection) -> tuple[list[TransferableClassifier], Tensor]:
+    def _first(self, projection: Projection) -> tuple[list[TransferableClassifier], Tensor]:
         """The first look after each session, and what the last one says of novel classes (N, K)."""
-        shots, novel = Subset.joined(self.shots), range(self.gallery.base_classes, self.classes[-1])
-        last = sighting.look.extended(sighting.seen.take(shots.rows), shots.labels, novel)
+        shots, novel = Subset.joined(self.shots), range(self.bank.base_classes, self.classes[-1])
+        last = projection.look.extended(projection.seen.take(shots.rows), shots.labels, novel)
         looks = [last.upto(classes) for classes in self.classes]
-        return looks, last.similarity(sighting.seen.take(self.tests.rows), novel)
+        return looks, last.similarity(projection.seen.take(self.tests.rows), novel)
 
     def _second(self, gamma: float) -> list[Tensor]:
         """What the second look answers after each session, with Resistance if gamma is not 0."""
-        gallery, base = self.gallery, self.gallery.prototypes_tilde
-        directions_tilde = gallery.directions_tilde[self.tests.rows]
+        bank, base = self.bank, self.bank.prototypes_tilde
+        directions_tilde = bank.directions_tilde[self.tests.rows]
         delta, novel, answers = torch.zeros_like(base), base[:0], []
         for t, images in enumerate(self.images):
             if t > 0:
                 shots = self.shots[t - 1]
                 fresh = prototypes(
-                    gallery.g_tilde[shots.rows], shots.labels, range(self.classes[t - 1], self.classes[t])
+                    bank.g_tilde[shots.rows], shots.labels, range(self.classes[t - 1], self.classes[t])
                 )
                 delta, novel = accumulate(delta, base, fresh), torch.cat([novel, fresh])
             P_tilde = torch.cat([resist(base, delta, gamma) if gamma else base, novel])
             answers.append((directions_tilde[:images] @ directions(P_tilde).T).argmax(1))
         return answers
 
-    def through(self, sighting: Projection, gates: Iterable[Gate]) -> list[Metrics]:
+    def through(self, projection: Projection, gates: Iterable[Gate]) -> list[Metrics]:
         """Take gates of one space through all sessions, all strengths of a rule at once."""
-        looks, novel = self._first(sighting)
-        base, counts = sighting.best_base[self.tests.rows], []
+        looks, novel = self._first(projection)
+        base, counts = projection.best_base[self.tests.rows], []
         for (rule, gamma), alike in itertools.groupby(gates, key=lambda gate: (gate.rule, gate.gamma)):
             strengths = novel.new_tensor([gate.strength for gate in alike])[:, None, None]
             after = []
@@ -163,12 +163,12 @@ class CachedStream:
         if not favoured.shape[-1]:
             return second.expand(len(favoured), -1)
         best, novel = favoured.max(-1)
-        return torch.where(best > base, self.gallery.base_classes + novel, second)
+        return torch.where(best > base, self.bank.base_classes + novel, second)
 
     def _count(self, answers: Tensor) -> Tensor:
         """Count the right ones and the base classes among answers (S, N), by session: (S, 2, T + 1)."""
         images = answers.shape[1]
-        right, as_base = answers == self.tests.labels[:images], answers < self.gallery.base_classes
+        right, as_base = answers == self.tests.labels[:images], answers < self.bank.base_classes
         return (torch.stack([right, as_base], dim=1).float() @ self.members[:images]).long()
 
     def _metrics(self, counts: list[list[list[int]]]) -> Metrics:
@@ -185,7 +185,7 @@ def cache_stream(method: Method[Any], stream: Stream, reporter: Reporter = SILEN
 
 
 def own_bank_stream(train: Embedded, tests: Sequence[Embedded], shots: Sequence[Embedded]) -> CachedStream:
-    """Return a stream that has a gallery for itself."""
+    """Return a stream that has a bank for itself."""
     images = [*tests, *shots]
     labels = [one.labels for one in images]
     rows = torch.arange(sum(map(len, labels)), device=train.labels.device)

@@ -9,26 +9,40 @@ before the natural stream, after it, or alone. What is told is the worst.
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
+from pydantic import BaseModel
 from torch import Tensor
 
+from fairshot import markdown
 from fairshot.benchmarks.pictures import Ints, Pictures
 from fairshot.benchmarks.stream import Stream
 from fairshot.classifiers.similarity import similarity
+from fairshot.errors import UserError
+from fairshot.evaluation.base_session import restore_method
+from fairshot.evaluation.experiment import RunOptions, load_pictures
+from fairshot.evaluation.run_folder import POISONING, POISONING_PAGE, recipe_of
+from fairshot.files import write_atomically
 from fairshot.methods.sss import SSS
 from fairshot.models.embedder import Features
 from fairshot.progress import SILENT, Reporter
+from fairshot.studies.execute import StudyOptions
+from fairshot.training.hardware import choose_hardware
 
 COUNTS = (10, 50, 200)
 KINDS = ("wrong class", "noise", "a copied image")
+HEAD = ("attack", "images", "bounded", "as in eq. 9")
+LOST = (
+    "Points lost to an attack, at worst over its target and over whether it comes before the natural stream, "
+    "after it, or alone"
+)
 
 
-@dataclass(frozen=True)
-class Damage:
+class Damage(BaseModel):
     """The worst that so many images of a kind did."""
 
     kind: str
@@ -39,13 +53,58 @@ class Damage:
     order: str  # when the attack came
 
 
-@dataclass(frozen=True)
-class Poisoning:
+class Poisoning(BaseModel):
     """Overall accuracy in % with labelled images alone and with the natural stream, and the damages."""
 
+    command: str = ""
+    benchmark: str
     labelled: float
     natural: dict[str, float]  # by kind of Calibration
     damages: list[Damage]
+
+    @property
+    def summary(self) -> str:
+        """The accuracies without attacks, in words."""
+        natural = ", ".join(f"{value:.2f} {name}" for name, value in self.natural.items())
+        return (
+            "Overall accuracy after the last session, on the second half of the test images of each class "
+            f"(the first half is the natural stream of unlabelled images): {self.labelled:.2f} with labelled "
+            f"images alone; with the natural stream {natural}."
+        )
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """What each attack costs, as a table under `HEAD`."""
+        costs = {(one.kind, one.images, one.bounded): one.cost for one in self.damages}
+        return [
+            [kind, str(images), *(f"{costs[kind, images, bounded]:.2f}" for bounded in (True, False))]
+            for kind, images in dict.fromkeys((one.kind, one.images) for one in self.damages)
+        ]
+
+    def write(self, run: Path) -> None:
+        """Write it and its page into the folder of a run."""
+        write_atomically(run / POISONING, (json.dumps(self.model_dump(), indent=1) + "\n").encode())
+        page = f"`{self.command}`\n\n{self.summary} {LOST}:\n\n{markdown.table(HEAD, self.rows)}\n"
+        write_atomically(run / POISONING_PAGE, page.encode())
+
+    @classmethod
+    def read(cls, run: Path) -> Poisoning:
+        """Read what was written into the folder of a run."""
+        return cls.model_validate_json((run / POISONING).read_bytes())
+
+
+def poison(run: Path, options: StudyOptions = StudyOptions()) -> Poisoning:  # noqa: B008 - it is frozen
+    """Attack Calibration of a finished run of SSS; write what that costs at worst into the run."""
+    recipe, fabric = recipe_of(run), choose_hardware(options.device)
+    place = RunOptions(run, fabric, "", options.root, options.photos, reporter=options.reporter)
+    stream, _ = load_pictures(recipe, place)
+    method = restore_method(run, recipe, stream, fabric)
+    if not isinstance(method, SSS) or method.look is not None:
+        raise UserError(f"{run} is no run of SSS without a gate, which is what Calibration moves")
+    found = measure_poisoning(method, stream, seed=recipe.seed, reporter=options.reporter)
+    found = found.model_copy(update={"command": options.command})
+    found.write(run)
+    return found
 
 
 def measure_poisoning(
@@ -64,7 +123,8 @@ def measure_poisoning(
                 for count in counts:
                     damages.append(trial.worst(kind, count, bounded))
                     advance()
-    return Poisoning(trial.accuracy([], True), natural, damages)
+    labelled = trial.accuracy([], True)
+    return Poisoning(benchmark=stream.benchmark, labelled=labelled, natural=natural, damages=damages)
 
 
 class _Trial:
@@ -103,7 +163,11 @@ class _Trial:
             }
             for order, (batches, without) in orders.items():
                 cost = without - self.accuracy(batches, bounded)
-                found.append(Damage(kind, count, bounded, cost, target, order))
+                found.append(
+                    Damage(
+                        kind=kind, images=count, bounded=bounded, cost=cost, target=target, order=order
+                    )
+                )
         return max(found, key=lambda damage: damage.cost)
 
     def _attack(self, kind: str, count: int, target: int) -> Features:
