@@ -1,16 +1,16 @@
 """Poisoning: what hostile images among the unlabelled ones cost in overall accuracy, bounded or not.
 
-After the last session a method is shown unlabelled images: the first half of every class's test images, the
-natural stream, and an attack. It is judged by the second half. Attacks are aimed at one class of the last
-session after the other, with those base training images that look most like it, or with noise; they come
-before the natural stream, after it, or alone. What is told is the worst.
+After the last session a classifier is adapted to unlabelled images: the first half of every class's test
+images, the natural stream, and an attack. It is judged by the second half. Attacks are aimed at each class of
+the last session in turn, with the base training images most similar to it, or with noise; they come before
+the natural stream, after it, or alone. The worst of all is reported.
 """
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -99,8 +99,8 @@ def poison(run: Path, options: StudyOptions = StudyOptions()) -> Poisoning:  # n
     place = RunOptions(run, fabric, "", options.root, options.photos, reporter=options.reporter)
     stream, _ = load_pictures(recipe, place)
     method = restore_method(run, recipe, stream, fabric)
-    if not isinstance(method, SSS) or method.look is not None:
-        raise UserError(f"{run} is no run of SSS without a gate, which is what Calibration moves")
+    if not isinstance(method, SSS):
+        raise UserError(f"{run} is a run of {recipe.method_name}; Calibration is a part of {SSS.name}")
     found = measure_poisoning(method, stream, seed=recipe.seed, reporter=options.reporter)
     found = found.model_copy(update={"command": options.command})
     found.write(run)
@@ -128,55 +128,50 @@ def measure_poisoning(
 
 
 class _Trial:
-    """A method that has learnt all sessions, images to calibrate it and images to judge it."""
+    """A classifier that has learnt all sessions, images to calibrate it and images to judge it."""
 
     def __init__(self, method: SSS, stream: Stream, most: int, seed: int) -> None:
         last = len(stream.sessions) - 1
         test = stream.seen_test(last)
         features, first_half = method.embed(test.pictures), torch.from_numpy(_first_halves(test.labels))
-        labels = torch.from_numpy(test.labels)
-        self.method, self.targets = method, stream.sessions[last].classes
-        self.natural = _taken(features, first_half)
-        self.judged, self.truth = _taken(features, ~first_half), labels[~first_half]
+        self.classifier, self.targets = method.classifier, stream.sessions[last].classes
+        self.natural = _take(features, first_half)
+        self.judged, self.truth = _take(features, ~first_half), torch.from_numpy(test.labels)[~first_half]
         self.base = method.embed(stream.base.train.pictures)
         self.noise = method.embed(_noise(test.pictures, most, seed))
 
     def accuracy(self, batches: Sequence[Features], bounded: bool) -> float:
-        """Overall accuracy in % once the batches have been absorbed, one after the other."""
-        method = copy.copy(self.method)
-        method.settings = method.settings.model_copy(update={"bounded": bounded})
+        """Overall accuracy in % once the classifier is adapted to the batches, one after the other."""
+        settings = self.classifier.settings.model_copy(update={"bounded": bounded})
+        classifier = replace(self.classifier, settings=settings)
         for batch in batches:
-            method.adapt(batch)
-        return 100 * float((method.predict(self.judged).cpu() == self.truth).double().mean())
+            classifier = classifier.adapt(batch)
+        answers = classifier.decide(self.judged).scores.argmax(1).cpu()
+        return 100 * float((answers == self.truth).double().mean())
 
-    def worst(self, kind: str, count: int, bounded: bool) -> Damage:
+    def worst(self, kind: str, images: int, bounded: bool) -> Damage:
         """Find the target and the order in which an attack costs most."""
-        reference = self.accuracy([self.natural], bounded)
-        alone = self.accuracy([], bounded)
+        natural, labelled = self.accuracy([self.natural], bounded), self.accuracy([], bounded)
         found = []
         for target in self.targets:
-            attack = self._attack(kind, count, target)
+            attack = self._attack(kind, images, target)
             orders = {
-                "before": ([attack, self.natural], reference),
-                "after": ([self.natural, attack], reference),
-                "alone": ([attack], alone),
+                "before": ([attack, self.natural], natural),
+                "after": ([self.natural, attack], natural),
+                "alone": ([attack], labelled),
             }
             for order, (batches, without) in orders.items():
-                cost = without - self.accuracy(batches, bounded)
-                found.append(
-                    Damage(
-                        kind=kind, images=count, bounded=bounded, cost=cost, target=target, order=order
-                    )
-                )
-        return max(found, key=lambda damage: damage.cost)
+                found.append((without - self.accuracy(batches, bounded), target, order))
+        cost, target, order = max(found, key=lambda each: each[0])
+        return Damage(kind=kind, images=images, bounded=bounded, cost=cost, target=target, order=order)
 
-    def _attack(self, kind: str, count: int, target: int) -> Features:
+    def _attack(self, kind: str, images: int, target: int) -> Features:
         """Choose images against a class: base ones most similar to it, one of them many times, or noise."""
         if kind == "noise":
-            return _taken(self.noise, torch.arange(count))
-        scores = similarity(self.base["g"], self.method.prototypes[target : target + 1])[:, 0]
-        order = scores.argsort(descending=True)
-        return _taken(self.base, order[:count] if kind == "wrong class" else order[:1].repeat(count))
+            return _take(self.noise, torch.arange(images))
+        prototype = self.classifier.prototypes[target : target + 1]
+        order = similarity(self.base["g"], prototype)[:, 0].argsort(descending=True)
+        return _take(self.base, order[:images] if kind == "wrong class" else order[:1].repeat(images))
 
 
 def _first_halves(labels: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -188,7 +183,7 @@ def _first_halves(labels: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     return chosen
 
 
-def _taken(features: Features, rows: Tensor) -> Features:
+def _take(features: Features, rows: Tensor) -> Features:
     return {name: value[rows.to(value.device)] for name, value in features.items()}
 
 
