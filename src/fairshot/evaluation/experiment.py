@@ -1,4 +1,4 @@
-"""One run: a recipe becomes a folder with a result. Interrupted anywhere, the same call goes on from there."""
+"""One run: a recipe becomes a folder with a result. Interrupted anywhere, the same call goes on."""
 
 from __future__ import annotations
 

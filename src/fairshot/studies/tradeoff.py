@@ -158,9 +158,7 @@ class Point:
         """Return the point as it is written."""
         values = {name: getattr(self, name) for name in METRICS}
         gate, marks = self.gate, {"tuned": tuned, "of_run": of_run}
-        return CurvePoint(
-            rule=gate.family, setting=gate.position, method=gate.settings(), **values, **marks
-        )
+        return CurvePoint(rule=gate.family, setting=gate.position, method=gate.settings(), **values, **marks)
 
 
 def choose_gate(
