@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
 from fairshot.classifiers.bounded_calibration import absorb, begin, prototypes, relabel, rollback
-from fairshot.classifiers.calibration import calibrate, degrees
+from fairshot.classifiers.calibration import degrees, moved, recognise
 from fairshot.classifiers.dual import PrototypeSettings
 from fairshot.classifiers.prototypes import prototypes as class_means
 from fairshot.classifiers.similarity import similarity
@@ -52,9 +52,9 @@ def test_one_batch_of_enough_samples_is_equation_9():
     state = absorb(begin(labelled, ALPHA), features, ids(features), bounds)
     counts = state.owner.bincount(minlength=CLASSES)
     assert (counts == 10).all()
-    want = calibrate(labelled, features, ALPHA, bounds.threshold, bounds.at_most)
-    torch.testing.assert_close(prototypes(state, bounds), want.prototypes)
-    assert sorted(state.ids.tolist()) == (want.absorbed_by >= 0).nonzero()[:, 0].tolist()
+    absorbed_by = recognise(similarity(features, labelled), bounds.threshold, bounds.at_most)
+    torch.testing.assert_close(prototypes(state, bounds), moved(labelled, features, absorbed_by, ALPHA))
+    assert sorted(state.ids.tolist()) == (absorbed_by >= 0).nonzero()[:, 0].tolist()
 
 
 @given(st.integers(0, 1000), st.sampled_from([1, 7, 40, 1000]))
