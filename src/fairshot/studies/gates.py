@@ -40,7 +40,7 @@ class Gate:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Gate:
-        """Return the gate that `settings` was taken from."""
+        """Return the gate that has these settings."""
         space = Space(*(settings[each.name] for each in fields(Space))) if settings["whitening"] else None
         return cls(settings["gate"], settings["gate_strength"], space, settings["gamma"])
 

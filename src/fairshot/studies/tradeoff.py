@@ -162,8 +162,8 @@ def choose_gate(
     recipe, folder = _recipe_of_sss(run), pseudo or run / PSEUDO_NOVEL
     fabric, reporter = choose_hardware(options.device), options.reporter
     own_pictures = run if had_own_pictures(run) else None
-    place = RunOptions(run, fabric, "", options.root, options.photos, own_pictures, reporter=reporter)
-    stream, _ = load_pictures(recipe, place)
+    pictures = (options.root, options.photos, own_pictures)
+    stream, _ = load_pictures(recipe, RunOptions(run, fabric, "", *pictures, reporter=reporter))
     check_images(run, stream)  # before a network is trained that nothing could be done with
     novel, held_out = pseudo_sizes(stream, novel, held_out)
     planned = _plan_splits(folder, recipe, splits, novel, held_out, own_pictures)
@@ -241,7 +241,7 @@ def _gate_of_run(recipe: Recipe) -> Gate | None:
 def _tradeoff(
     stream: CachedStream, chosen: dict[str, CurvePoint], of_run: Gate | None, options: StudyOptions
 ) -> TradeOff:
-    """Take the gates of each curve through the run's sessions; a whitened one in the space chosen for it."""
+    """Go through the run's sessions with the gates of each curve, in the space chosen for its rule."""
     curves = {rule: set(curve(point.gate)) for rule, point in chosen.items()}
     if of_run is not None:
         curves[of_run.family].add(of_run)
@@ -261,7 +261,7 @@ def evaluate(
     reporter: Reporter = SILENT,
     what: str = "gates",
 ) -> list[CurvePoint]:
-    """Take every gate through every stream; the streams are over one feature bank."""
+    """Go through every stream with every gate; the streams are over one feature bank."""
     points: dict[Gate, CurvePoint] = {}
     with reporter.track(what, len(gates)) as advance:
         for projection in streams[0].bank.projections(gate.space for gate in gates):
