@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from fairshot.files import write_atomically
 from fairshot.progress import SILENT, Reporter
 
 KEPT = 2
+TIME_SHARE = 0.03  # largest share of the time that goes into writing checkpoints
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,16 @@ class Checkpoints:
     def __init__(self, folder: Path, reporter: Reporter = SILENT) -> None:
         self.folder = folder
         self.reporter = reporter
+        self.ended = time.monotonic()
+        self.took = 0.0  # unknown before the first, which is therefore due after the first step
+
+    def due(self) -> bool:
+        """Say whether so long has passed since the last one that another costs little."""
+        return time.monotonic() - self.ended > self.took / TIME_SHARE
 
     def write(self, checkpoint: Checkpoint) -> None:
         """Write one, tensors before the note: without its note a checkpoint does not exist."""
+        began = time.monotonic()
         content = save({name: tensor.contiguous().cpu() for name, tensor in checkpoint.tensors.items()})
         note = {"step": checkpoint.step, "sha256": hashlib.sha256(content).hexdigest(), **checkpoint.note}
         write_atomically(self._tensors(checkpoint.step), content)
@@ -45,6 +54,8 @@ class Checkpoints:
         for path in sorted(self.folder.iterdir()):  # notes go before their tensors; leftovers of a kill too
             if path not in kept:
                 path.unlink(missing_ok=True)
+        self.ended = time.monotonic()
+        self.took = self.ended - began
 
     def read_last(self) -> Checkpoint | None:
         """Read the newest whole checkpoint; a damaged one is named and the one before it used."""
