@@ -22,7 +22,7 @@ NOISE_COLUMNS = 2 * CROP_TRIES + 10  # crops, position (2), flip, rotation, jitt
 
 
 class ViewSettings(Settings):
-    """How far a random view may stray from its picture."""
+    """How random views are drawn from a picture."""
 
     crop_area: PositiveRange = (0.2, 1.0)  # share of the picture; above 1 the view reaches beyond it
     crop_ratio: PositiveRange = (3 / 4, 4 / 3)
@@ -74,19 +74,19 @@ def random_boxes(sizes: Tensor, noise: Tensor, settings: ViewSettings) -> Tensor
     ratio = torch.exp(
         math.log(narrow) + (math.log(wide) - math.log(narrow)) * noise[:, CROP_TRIES : 2 * CROP_TRIES]
     )
-    tall, broad, place = (area / ratio).sqrt(), (area * ratio).sqrt(), noise[:, 2 * CROP_TRIES :]
+    tall, broad, position = (area / ratio).sqrt(), (area * ratio).sqrt(), noise[:, 2 * CROP_TRIES :]
     if settings.crop_rule == "continuous":  # one candidate, each side cut down to the picture
         sides = torch.cat([tall[:, :1].minimum(height), broad[:, :1].minimum(width)], dim=1)
-        return torch.cat([place * (torch.cat([height, width], dim=1) - sides), sides], dim=1)
+        return torch.cat([position * (torch.cat([height, width], dim=1) - sides), sides], dim=1)
     tall, broad = tall.round().clamp(min=1), broad.round().clamp(min=1)
     if largest > 1:
-        corner = place * (torch.cat([height, width], 1) - torch.cat([tall[:, :1], broad[:, :1]], 1))
+        corner = position * (torch.cat([height, width], 1) - torch.cat([tall[:, :1], broad[:, :1]], 1))
         return torch.cat([corner, tall[:, :1], broad[:, :1]], dim=1)
     fits = (tall <= height) & (broad <= width)
     first = fits.to(torch.int8).argmax(dim=1, keepdim=True)
     chosen = torch.cat([tall.gather(1, first), broad.gather(1, first)], dim=1)
     free = torch.cat([height, width], dim=1) - chosen
-    drawn = torch.cat([(place * (free + 1)).floor().minimum(free), chosen], dim=1)
+    drawn = torch.cat([(position * (free + 1)).floor().minimum(free), chosen], dim=1)
     return torch.where(fits.any(dim=1, keepdim=True), drawn, _central_boxes(height, width, narrow, wide))
 
 
