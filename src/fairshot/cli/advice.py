@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from functools import singledispatch
 
-from fairshot.errors import UserError
+from fairshot.benchmarks.dataset import Dataset, MissingData, WrongData
+from fairshot.benchmarks.image_folder import TooFewImages
+from fairshot.errors import NoGPU, UnevenEpisode, UserError
 
 
 @singledispatch
@@ -12,3 +14,43 @@ def advice(problem: UserError) -> str:
     """Return what to put behind the message of an error; nothing for those that need no option."""
     del problem
     return ""
+
+
+def how_to_get(dataset: Dataset) -> str:
+    """Say how the files of a dataset come into the data folder."""
+    get = (
+        f"`fairshot data get {dataset.name}` downloads it ({dataset.source.size}), or p"
+        if dataset.source
+        else "P"
+    )
+    return f"{get}ut there: {dataset.layouts}"
+
+
+@advice.register
+def _(problem: MissingData) -> str:
+    return f"; {how_to_get(problem.dataset)}" if problem.dataset.source else ""
+
+
+@advice.register
+def _(problem: WrongData) -> str:
+    if problem.dataset.source is None:
+        return ""
+    return f"; to download it anew, remove the folder and run `fairshot data get {problem.dataset.name}`"
+
+
+@advice.register
+def _(problem: TooFewImages) -> str:
+    del problem
+    return "; to teach classes from all images, without a test, use fairshot new and fairshot teach"
+
+
+@advice.register
+def _(problem: NoGPU) -> str:
+    del problem
+    return "; use --device cpu"
+
+
+@advice.register
+def _(problem: UnevenEpisode) -> str:
+    del problem
+    return ", or another number of --processes"

@@ -72,7 +72,7 @@ def data_command(
 ) -> None:
     """Pictures a second: building the cache, reading it, and decoding with PIL in a DataLoader."""
     from fairshot.benchmarks.cache import Resize
-    from fairshot.benchmarks.image_files import image_files
+    from fairshot.benchmarks.images import image_files
     from fairshot.speed.data import generated_photographs, measure_data
 
     with tempfile.TemporaryDirectory(prefix="fairshot-") as made:

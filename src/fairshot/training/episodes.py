@@ -8,18 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from fairshot.benchmarks.pictures import Ints
-from fairshot.errors import UserError
-
-
-class UnevenEpisode(UserError):
-    """The images of an episode cannot be divided evenly among the processes."""
-
-    def __init__(self, episode: Episode, processes: int) -> None:
-        self.episode, self.processes = episode, processes
-        super().__init__(
-            f"{episode} has {episode.images}, which {processes} processes cannot share evenly; give "
-            "another method.way, method.shots or method.queries"
-        )
+from fairshot.errors import UnevenEpisode, UserError
 
 
 @dataclass(frozen=True)
@@ -51,7 +40,7 @@ class Episode:
                 "episodes with method.way, method.shots or method.queries"
             )
         if self.images % processes:
-            raise UnevenEpisode(self, processes)
+            raise UnevenEpisode(str(self), self.images, processes)
 
     def order(self, labels: Ints, rng: np.random.Generator) -> Ints:
         """Draw as many episodes as fit and return their images, class by class, support images first."""

@@ -10,17 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from fairshot.errors import UserError
+from fairshot.errors import NoGPU, UserError
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
-
-
-class NoGPU(UserError):
-    """A GPU was asked for, and there is none."""
-
-    def __init__(self) -> None:
-        super().__init__("device: cuda was asked for, but torch finds no GPU here")
 
 
 def choose_hardware(device: str = "auto", processes: int = 1, machines: int = 1) -> Fabric:
