@@ -85,10 +85,14 @@ class CachedPictures:
 
 
 def cached_pictures(
-    files: Sequence[Path], resize: Resize, channels: int = 3, reporter: Reporter = SILENT
+    files: Sequence[Path],
+    resize: Resize,
+    channels: int = 3,
+    reporter: Reporter = SILENT,
+    folder: Path | None = None,
 ) -> CachedPictures:
-    """Return the pictures of files from the cache, building it first where it is missing or damaged."""
-    folder = cache_folder()
+    """Return the pictures of files from the cache, building it first if it is missing or damaged."""
+    folder = folder or cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         key = _content_key(folder, files, resize, channels, reporter)
