@@ -32,8 +32,8 @@ def _fill(folder: Path, names: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     original = folder / ".original"
     original.write_bytes(_jpeg())
-    for place in {os.path.dirname(name) for name in names}:
-        (folder / place).mkdir(parents=True, exist_ok=True)
+    for parent in {os.path.dirname(name) for name in names}:
+        (folder / parent).mkdir(parents=True, exist_ok=True)
     for name in names:
         os.link(original, folder / name)
 

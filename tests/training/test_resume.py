@@ -33,10 +33,10 @@ from fairshot.training.views import ViewSettings
 
 class Listener(Reporter):
     def __init__(self) -> None:
-        self.heard: list[str] = []
+        self.messages: list[str] = []
 
     def say(self, text: str) -> None:
-        self.heard.append(text)
+        self.messages.append(text)
 
 
 def checkpoint(step: int) -> Checkpoint:
@@ -104,7 +104,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(tmp_path, kind
     kept = written(tmp_path, 1, 2)
     damage(tmp_path / f"step-00000002.{suffix}")
     assert kept.read_last().step == 1
-    (message,) = kept.reporter.heard
+    (message,) = kept.reporter.messages
     assert "step-00000002.safetensors is damaged" in message
     damage(tmp_path / f"step-00000001.{suffix}")
     assert kept.read_last() is None
@@ -133,7 +133,7 @@ def test_a_checkpoint_half_written_does_not_exist(tmp_path, monkeypatch, suffix)
     with pytest.raises(KeyboardInterrupt):
         kept.write(checkpoint(2))
     assert kept.read_last().step == 1
-    assert kept.reporter.heard == []
+    assert kept.reporter.messages == []
 
 
 def test_a_write_that_fails_leaves_the_old_content_and_no_trace(tmp_path, monkeypatch):

@@ -117,20 +117,20 @@ Members = Iterator[tuple[str, IO[bytes], int]]  # name, content, bytes of the ar
 def _members(archive: Path) -> Iterator[Members]:
     """Open an archive and iterate over its files."""
     if archive.name.lower().endswith(".zip"):
-        with zipfile.ZipFile(archive) as opened:
-            yield _zip_members(archive, opened)
+        with zipfile.ZipFile(archive) as zip_file:
+            yield _zip_members(archive, zip_file)
     else:
         with archive.open("rb") as raw, tarfile.open(fileobj=raw, mode="r:*") as tar:
             yield _tar_members(archive, tar, raw)
 
 
-def _zip_members(archive: Path, opened: zipfile.ZipFile) -> Members:
-    for member in opened.infolist():
+def _zip_members(archive: Path, zip_file: zipfile.ZipFile) -> Members:
+    for member in zip_file.infolist():
         if member.is_dir():
             continue
         if (member.external_attr >> 16) & 0o170000 == 0o120000:
             raise _not_a_file(archive, member.filename)
-        with opened.open(member) as content:
+        with zip_file.open(member) as content:
             yield member.filename, content, member.compress_size
 
 

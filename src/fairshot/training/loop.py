@@ -1,4 +1,4 @@
-"""The training loop of the base session. It reads from top to bottom and knows no method."""
+"""The training loop of the base session, for every method."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 BASE = "base"  # the phase that every training has
-STEPS_BETWEEN_AGREEMENTS = 8  # several processes agree on stopping so often
+STEPS_BETWEEN_AGREEMENTS = 8  # after so many steps several processes agree on whether to stop
 
 
 class TrainingSettings(Settings):
@@ -50,10 +50,10 @@ class TrainingSettings(Settings):
 
 
 class Objective(nn.Module):
-    """What a method trains: from random views of a batch and its labels to one loss.
+    """What a method trains: it computes a loss from random views of a batch and its labels.
 
-    A step hands over `views` views of the batch's images and of the `neighbours` images that follow them in
-    the global batch, so that images can be combined without asking another process; and `noise` further
+    A step passes `views` views of the batch's images and of the `neighbours` images that follow them in the
+    global batch, so that images can be combined without communication between processes; and `noise` more
     columns of uniform noise per image.
     """
 
@@ -66,19 +66,19 @@ class Objective(nn.Module):
         """Return the loss, a mean over the batch without its neighbours."""
 
     def after_step(self) -> None:
-        """Update what a method keeps outside the gradient."""
+        """Update what is not updated by gradients."""
 
     def order(self, labels: Ints, rng: np.random.Generator) -> Ints:
-        """Return in which order an epoch visits the images; a step takes the next ones of it."""
+        """Return the order of the images in an epoch, which is divided into batches."""
         return shuffled(labels, rng)
 
     def view_settings(self, index: int, settings: ViewSettings) -> ViewSettings:
-        """Return how the view of that index is drawn; by default all are drawn alike."""
+        """Return the settings of the view of that index; by default those of all views."""
         del index
         return settings
 
     def view_size(self, index: int, size: int) -> int:
-        """Return the pixels a side of the view of that index."""
+        """Return the side in pixels of the view of that index."""
         del index
         return size
 
@@ -90,7 +90,7 @@ class Trainer:
     fabric: Fabric
     settings: TrainingSettings
     views: ViewSettings
-    size: int  # pixels a side of a view
+    size: int  # side of the views in pixels
     seed: int
     folder: Path | None = None  # for checkpoints; None: no checkpoints are written
     reporter: Reporter = SILENT
@@ -167,11 +167,12 @@ class Trainer:
                     synchronise(fabric)  # the first step at a size compiles, and is counted apart
                     state.compile_seconds += time.monotonic() - began
                 compiled_sizes.add(size)
+                epoch_ends = state.step % batches.steps_per_epoch == 0
+                if epoch_ends:  # only now wait for the device, before the time is taken
+                    loss_sum = float(cast(Tensor, fabric.all_reduce(state.loss_sum)))
                 state.count_seconds(time.monotonic() - step_ended)
                 step_ended = time.monotonic()
-                if state.step % batches.steps_per_epoch == 0:
-                    # over the processes; the only place of an epoch that waits for the device
-                    loss_sum = float(cast(Tensor, fabric.all_reduce(state.loss_sum)))
+                if epoch_ends:
                     note = state.close_epoch(loss_sum, rate, batches.batch)
                 advance(1, note)
 
@@ -190,7 +191,7 @@ class Trainer:
         ]
 
     def _must_stop(self, asked: bool, step: int) -> bool:
-        """Several processes stop after the same step or not at all."""
+        """Say whether to stop; several processes stop after the same step."""
         if self.fabric.world_size == 1:
             return asked
         if step % STEPS_BETWEEN_AGREEMENTS:
@@ -212,7 +213,7 @@ class Step(nn.Module):
     def forward(
         self, buffer: Tensor, offsets: Tensor, sizes: Tensor, labels: Tensor, noise: Tensor, size: int
     ) -> Tensor:
-        """Return the loss on views of that size; pictures come in parts, as graphs take tensors alone."""
+        """Return the loss on views of that size; CUDA graphs take tensors, so pictures come as tensors."""
         pictures = DevicePictures(buffer, offsets, sizes, self.channels)
         noise = noise.to(self.dtype) / NOISE_RANGE
         views = []
