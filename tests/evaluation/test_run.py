@@ -318,7 +318,7 @@ def test_without_a_terminal_progress_is_a_line_now_and_then(folder):
         (["--set", "benchmark.way=70"], "benchmark.way: 70 does not fit"),
         (["--set", "benchmark.shots=0"], "benchmark.shots: "),
         (["--set", "benchmark.shots=500"], "benchmark.shots: 500 shots"),
-        (["--set", "benchmark.name=doodle"], "benchmark.name: there is no benchmark 'doodle'"),
+        (["--set", "benchmark.name=doodle"], "there is no benchmark 'doodle'"),
         (["--set", "method.lam=[0.4, 1.2]"], "method.lam.1: "),
         (["--set", "method.lam=[0.6, 0.4]"], "method.lam: expected two numbers in rising order"),
         (["--set", "method.name=sssss"], "method.name: 'sssss' is unknown; known are "),

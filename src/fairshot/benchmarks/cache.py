@@ -198,17 +198,20 @@ def _build(
     folder: Path, key: str, files: Sequence[Path], resize: Resize, channels: int, reporter: Reporter
 ) -> None:
     """Decode all files and write the set."""
-    sizes: list[Ints] = []
+    sizes: list[tuple[int, ...]] = []
     unreadable: dict[int, str] = {}
     partial, pixels = folder / f"{key}.partial", folder / f"{key}.pixels"
     try:
         with partial.open("wb") as file, reporter.track("decoding pictures", len(files)) as advance:
             for chunk in _decoded(files, resize, channels):
-                first = sum(map(len, sizes))
-                file.write(chunk.pixels.data)
-                unreadable |= {first + index: reason for index, reason in chunk.unreadable.items()}
-                sizes.append(chunk.sizes)
-                advance(len(chunk.sizes))
+                for image in chunk:
+                    if isinstance(image, str):
+                        unreadable[len(sizes)] = image
+                        sizes.append((0, 0))
+                    else:
+                        file.write(image.tobytes())
+                        sizes.append(image.shape[:2])
+                advance(len(chunk))
         with partial.open("rb") as file:
             checksums = _checksums(_mapped(file))
         os.replace(partial, pixels)
@@ -217,7 +220,7 @@ def _build(
     index = BytesIO()
     np.savez(
         index,
-        sizes=np.concatenate([np.empty((0, 2), np.int64), *sizes]),
+        sizes=np.array(sizes, dtype=np.int64).reshape(-1, 2),
         checksums=checksums,
         unreadable=np.array(list(unreadable), dtype=np.int64),
         reasons=np.array(list(unreadable.values()), dtype=np.str_),
@@ -225,20 +228,11 @@ def _build(
     write_atomically(folder / f"{key}.npz", index.getvalue())
 
 
-@dataclass(frozen=True)
-class _Chunk:
-    """Some decoded files: their pixels one after the other."""
-
-    pixels: Bytes
-    sizes: Ints
-    unreadable: dict[int, str]
-
-
-def _decoded(files: Sequence[Path], resize: Resize, channels: int) -> Iterator[_Chunk]:
-    """Decode files on all cores, in their order."""
+def _decoded(files: Sequence[Path], resize: Resize, channels: int) -> Iterator[list[Bytes | str]]:
+    """Decode files on all cores, in their order, a chunk at a time."""
     processes = min(
         joblib.cpu_count(), -(-len(files) // (4 * CHUNK))
-    )  # a process takes longer than few files
+    )  # starting one takes longer than few files
     with joblib.Parallel(max(processes, 1), return_as="generator", idle_worker_timeout=10) as parallel:
         for start in range(0, len(files), WAVE):
             wave = files[start : start + WAVE]
@@ -246,18 +240,12 @@ def _decoded(files: Sequence[Path], resize: Resize, channels: int) -> Iterator[_
             yield from parallel(joblib.delayed(_decode)(chunk, resize, channels) for chunk in chunks)
 
 
-def _decode(files: Sequence[Path], resize: Resize, channels: int) -> _Chunk:
-    """Decode a chunk of files."""
-    images: list[Bytes] = []
-    unreadable: dict[int, str] = {}
-    for index, path in enumerate(files):
+def _decode(files: Sequence[Path], resize: Resize, channels: int) -> list[Bytes | str]:
+    """Decode a chunk of files; instead of a picture that cannot be read return the reason."""
+    images: list[Bytes | str] = []
+    for path in files:
         try:
             images.append(resize.apply(read_image(path, channels)))
         except UserError as problem:
-            unreadable[index] = str(problem).removeprefix(f"{path}: ")
-            images.append(np.empty((0, 0, channels), np.uint8))
-    return _Chunk(
-        pixels=np.concatenate([image.reshape(-1) for image in images]),
-        sizes=np.array([image.shape[:2] for image in images], dtype=np.int64),
-        unreadable=unreadable,
-    )
+            images.append(str(problem).removeprefix(f"{path}: "))
+    return images
