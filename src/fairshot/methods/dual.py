@@ -31,29 +31,49 @@ class DualSettings(MethodSettings):
     """The components of the paper, each of which can be switched off, and their strengths."""
 
     # Stimulation (section 3.1)
-    intra: bool = True  # vertical flips as a second component of each mixture
-    inter: bool = True  # fusions of two classes as surplus mixtures
-    fusions_per_image: int = Field(1, ge=1)
-    lam: ShareRange = (0.4, 0.6)  # of the fusion weight
-    lam_distribution: Distribution = "uniform"  # beta: Beta(20, 20) clamped to the range
-    fused_weight: float = Field(1.0, gt=0)  # of fused images in the loss
-    fused_views: int = Field(2, ge=1, le=2)  # views that are fused; one spares a quarter of the images
-    scale: float = Field(16.0, gt=0)
-    margin: float = Field(0.0, ge=0)
-    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    intra: bool = Field(True, description="Vertical flips are a second component of each class.")
+    inter: bool = Field(True, description="Fusions of two classes are surplus classes.")
+    fusions_per_image: int = Field(1, ge=1, description="Fused images per image.")
+    lam: ShareRange = Field(
+        (0.4, 0.6), description="Range of the weight of one image in a fusion (lambda of eq. 5)."
+    )
+    lam_distribution: Distribution = Field(
+        "uniform", description="Distribution of that weight; beta: Beta(20, 20) clamped to the range."
+    )
+    fused_weight: float = Field(1.0, gt=0, description="Weight of fused images in the loss.")
+    fused_views: int = Field(
+        2, ge=1, le=2, description="Views that are fused; one instead of two saves a quarter of the images."
+    )
+    scale: float = Field(16.0, gt=0, description="Factor of the cosines in the cross-entropy.")
+    margin: float = Field(0.0, ge=0, description="Subtracted from the cosine of the true class in training.")
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="Share of the target that is spread over all classes."
+    )
     # Separately dual-feature classification (section 3.2)
-    sr: bool = True
-    sr_width: int = Field(2048, ge=1)
-    sr_batch_norm: bool = False
+    sr: bool = Field(True, description="The SR module, and with it two kinds of features.")
+    sr_width: int = Field(2048, ge=1, description="Width of the features g~ of the SR module.")
+    sr_batch_norm: bool = Field(False, description="Batch normalisation in the SR module.")
     decision: Literal[
         "separately", "transferable_only", "specific_only", "pre", "post", "anomaly_detection"
-    ] = "separately"  # how the two kinds of features decide; the others are those of tables 3 and 11
-    mirror: bool = False  # features averaged over each picture and its mirror image: twice the passes
+    ] = Field(
+        "separately",
+        description="How the two kinds of features decide; the paper's tables 3 and 11 compare the rules.",
+    )
+    mirror: bool = Field(
+        False, description="Average features over each picture and its mirror image: twice the passes."
+    )
     # Self-optimizing classifiers (section 3.3)
-    resistance: bool = True
-    calibration: bool = False  # uses unlabelled test images: with it the setting is transductive
-    threshold: float = Field(0.8, ge=-1, le=1)  # r of eq. 10
-    at_most: int = Field(40, ge=1)  # R of eq. 10
+    resistance: bool = Field(True, description="Move base prototypes away from similar novel classes.")
+    calibration: bool = Field(
+        False, description="Move prototypes towards unlabelled test images (transductive)."
+    )
+    threshold: float = Field(
+        0.8,
+        ge=-1,
+        le=1,
+        description="Similarity from which an unlabelled image counts as recognised (r of eq. 10).",
+    )
+    at_most: int = Field(40, ge=1, description="Recognised images per class that are used (R of eq. 10).")
 
 
 SettingsT = TypeVar("SettingsT", bound=DualSettings)

@@ -28,18 +28,34 @@ class SSSSettings(DualSettings):
     """The gate, and the strengths of self-optimizing prototypes."""
 
     # The gate between the two looks, which the paper has not; `fairshot tradeoff` chooses it
-    gate: Rule = "plain"  # how the first look favours novel classes
-    gate_strength: float = Field(0.0, ge=0)
-    whitening: bool = False  # whether the first look compares whitened features
-    power: float = Field(0.5, gt=0)
-    shrinkage: float = Field(1.0, gt=0)
-    class_covariance_share: float = Field(0.0, ge=0, lt=1)  # of a class's own covariance in whitening
+    gate: Rule = Field(
+        "plain", description="How the transferable scores favour novel classes; the paper's rule is plain."
+    )
+    gate_strength: float = Field(
+        0.0, ge=0, description="Strength of the gate; with left_out a share of the shots."
+    )
+    whitening: bool = Field(False, description="Compare whitened features in the transferable scores.")
+    power: float = Field(
+        0.5, gt=0, description="Exponent of the features before they are whitened, which tames large ones."
+    )
+    shrinkage: float = Field(
+        1.0, gt=0, description="Amount of the identity added to the covariance before it is inverted."
+    )
+    class_covariance_share: float = Field(
+        0.0, ge=0, lt=1, description="Share of a class's own covariance in whitening."
+    )
     # Self-optimizing classifiers (section 3.3)
-    gamma: float = Field(0.2, ge=0)
-    alpha_base: Share = 0.1
-    alpha_novel: Share = 0.6
-    bounded: bool = False  # Calibration that no stream of unlabelled pictures leads astray
-    drift: float = Field(0.2, ge=0)  # farthest it moves a class, as a share of the way to the nearest other
+    gamma: float = Field(0.2, ge=0, description="Strength of Resistance; more favours novel classes.")
+    alpha_base: Share = Field(0.1, description="Degree of Calibration of base classes (alpha of eq. 9).")
+    alpha_novel: Share = Field(0.6, description="Degree of Calibration of novel classes (alpha of eq. 9).")
+    bounded: bool = Field(
+        False, description="Calibration with bounds that no stream of unlabelled pictures exceeds."
+    )
+    drift: float = Field(
+        0.2,
+        ge=0,
+        description="Farthest it moves a class, as a share of the distance to the nearest other one.",
+    )
 
     @model_validator(mode="after")
     def _gate_fits(self) -> Self:

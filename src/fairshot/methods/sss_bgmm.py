@@ -20,14 +20,20 @@ KINDS = ("g", "g_tilde")
 class BGMMSettings(DualSettings):
     """The mixtures, and the strengths with which they optimize themselves."""
 
-    components_base: int = Field(3, ge=1)  # M of eq. 19
-    components_novel: int = Field(1, ge=1)
-    gamma: float = Field(1.0, gt=0)  # gamma' of eq. 22: the smaller, the more a weight decays
-    prior_base: float = Field(20.0, gt=0)  # alpha' of eq. 24: samples that the prior mean is worth
-    prior_novel: float = Field(10.0, gt=0)
+    components_base: int = Field(3, ge=1, description="Components of a base class's mixture (M of eq. 19).")
+    components_novel: int = Field(1, ge=1, description="Components of a novel class's mixture.")
+    gamma: float = Field(
+        1.0, gt=0, description="Gamma' of eq. 22: the smaller, the more the weights of base classes decay."
+    )
+    prior_base: float = Field(
+        20.0, gt=0, description="Samples that the prior mean of a base class is worth (alpha' of eq. 24)."
+    )
+    prior_novel: float = Field(10.0, gt=0, description="The same for novel classes.")
     # Samples that the prior covariance is worth; None: the prior of scikit-learn, with which components of
     # hundreds of features collapse into one unless they lie far apart.
-    prior_freedom: float | None = Field(None, gt=0)
+    prior_freedom: float | None = Field(
+        None, gt=0, description="Samples that the prior covariance is worth; none: scikit-learn's prior."
+    )
 
 
 class SSSBGMM(Dual[BGMMSettings]):

@@ -22,13 +22,21 @@ Features = dict[str, Tensor]  # "g": (N, V, d), "g_tilde": (N, V, d~); V views o
 class ModelSettings(Settings):
     """The network and the size of its input."""
 
-    backbone: str = "resnet18"
-    small_stem: bool = True  # 3x3 stride-1 stem without max-pooling (for 32 and 84 pixels)
-    pretrained: bool = False
-    size: int = Field(32, ge=8, le=1024)  # pixels a side of the network's input
-    resize: int | None = Field(None, ge=8)  # test view: short side resized to this, then the centre cut out
-    mean: tuple[float, ...] = (0.5, 0.5, 0.5)  # of the pixels, a channel each
-    std: tuple[Positive, ...] = (0.25, 0.25, 0.25)
+    backbone: str = Field("resnet18", description="tiny, resnet12, resnet20, or any model of timm.")
+    small_stem: bool = Field(
+        True, description="3x3 stem of stride 1 without max-pooling, for inputs of 32 to 84 pixels."
+    )
+    pretrained: bool = Field(False, description="Start from timm's weights of the backbone.")
+    size: int = Field(32, ge=8, le=1024, description="Pixels per side of the network's input.")
+    resize: int | None = Field(
+        None,
+        ge=8,
+        description="Short side of a test picture before the centre is cut out; none: the whole is used.",
+    )
+    mean: tuple[float, ...] = Field((0.5, 0.5, 0.5), description="Mean of the pixels, per channel.")
+    std: tuple[Positive, ...] = Field(
+        (0.25, 0.25, 0.25), description="Standard deviation of the pixels, per channel."
+    )
 
     @field_validator("mean", "std")
     @classmethod
