@@ -45,14 +45,9 @@ class DualSettings(MethodSettings):
         2, ge=1, le=2, description="Views that are fused; one instead of two saves a quarter of the images."
     )
     scale: float = Field(16.0, gt=0, description="Factor of the cosines in the cross-entropy.")
-    margin: float = Field(0.0, ge=0, description="Subtracted from the cosine of the true class in training.")
-    label_smoothing: float = Field(
-        0.0, ge=0, lt=1, description="Share of the target that is spread over all classes."
-    )
     # Separately dual-feature classification (section 3.2)
     sr: bool = Field(True, description="The SR module, and with it two kinds of features.")
     sr_width: int = Field(2048, ge=1, description="Width of the features g~ of the SR module.")
-    sr_batch_norm: bool = Field(False, description="Batch normalisation in the SR module.")
     decision: Literal[
         "separately", "transferable_only", "specific_only", "pre", "post", "anomaly_detection"
     ] = Field(
@@ -100,10 +95,7 @@ class Stimulation(FusedObjective):
             images, rows = torch.cat([images, images.flip(2)]), torch.cat([rows, rows + 1])
             weights = weights.repeat(2)
         _, features = self.embedder(images)
-        chosen = self.settings
-        losses = cosine_cross_entropy(
-            self.head(features), rows, chosen.scale, chosen.margin, chosen.label_smoothing
-        )
+        losses = cosine_cross_entropy(self.head(features), rows, self.settings.scale)
         return (weights * losses).mean()
 
 
@@ -126,7 +118,7 @@ class Dual(Method[SettingsT], Generic[SettingsT]):
         """Put the SR module behind the backbone; look at flipped pictures too if they are a component."""
         chosen = self.settings
         self.flips = (False, True) if chosen.intra else (False,)
-        return Embedder(model, channels, chosen.sr_width if chosen.sr else None, chosen.sr_batch_norm)
+        return Embedder(model, channels, chosen.sr_width if chosen.sr else None)
 
     def embed(self, pictures: Pictures, reporter: Reporter = SILENT) -> Features:
         """Return features, averaged with those of the mirror images if the settings say so."""

@@ -64,9 +64,7 @@ class Embedder(nn.Module):
     mean: Tensor
     std: Tensor
 
-    def __init__(
-        self, settings: ModelSettings, channels: int, sr_width: int | None = None, sr_batch_norm: bool = False
-    ) -> None:
+    def __init__(self, settings: ModelSettings, channels: int, sr_width: int | None = None) -> None:
         from fairshot.models.backbones import build_backbone, feature_width  # timm takes seconds to import
 
         super().__init__()
@@ -74,7 +72,7 @@ class Embedder(nn.Module):
         self.channels = channels
         self.backbone = build_backbone(settings.backbone, channels, settings.small_stem, settings.pretrained)
         self.width = feature_width(self.backbone)
-        self.sr: nn.Module | None = SR(self.width, sr_width, sr_batch_norm) if sr_width else None
+        self.sr: nn.Module | None = SR(self.width, sr_width) if sr_width else None
         self.width_tilde = sr_width or self.width
         for name, values in (("mean", settings.mean), ("std", settings.std)):
             self.register_buffer(name, torch.tensor(_per_channel(values, channels)).view(1, -1, 1, 1))

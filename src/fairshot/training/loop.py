@@ -45,8 +45,7 @@ class TrainingSettings(Settings):
         0.1, gt=0, description="Highest learning rate, reached at the end of the warm-up."
     )
     warmup_epochs: float = Field(2.0, ge=0, description="Epochs in which the learning rate rises linearly.")
-    momentum: float = Field(0.9, gt=0, lt=1, description="Momentum of SGD.")
-    nesterov: bool = Field(True, description="Nesterov's momentum instead of the plain one.")
+    momentum: float = Field(0.9, gt=0, lt=1, description="Nesterov's momentum of SGD.")
     weight_decay: float = Field(5e-4, ge=0, description="Weight decay of SGD.")
     average_decay: float | None = Field(
         None,
@@ -219,7 +218,7 @@ class _Run:
             [weight for weight in objective.parameters() if weight.requires_grad],
             lr=settings.learning_rate,
             momentum=settings.momentum,
-            nesterov=settings.nesterov,
+            nesterov=True,
             weight_decay=settings.weight_decay,
             fused=True,
         )
