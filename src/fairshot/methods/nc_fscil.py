@@ -37,7 +37,7 @@ class NCFSCILSettings(MethodSettings):
     steps: int = Field(100, ge=1, description="Steps of fine-tuning in a session.")
     learning_rate: float = Field(0.25, gt=0, description="Learning rate of fine-tuning.")
     gradient_norm: float | None = Field(
-        None, gt=0, description="Longer gradients of fine-tuning are shortened to this norm; none: never."
+        None, gt=0, description="Longer gradients of fine-tuning are shortened to this norm; null: never."
     )
     blending: float = Field(
         0.5, gt=0, description="Shape of the Beta distribution of the weights of blended outputs."

@@ -32,7 +32,7 @@ class BGMMSettings(DualSettings):
     # Samples that the prior covariance is worth; None: the prior of scikit-learn, with which components of
     # hundreds of features collapse into one unless they lie far apart.
     prior_freedom: float | None = Field(
-        None, gt=0, description="Samples that the prior covariance is worth; none: scikit-learn's prior."
+        None, gt=0, description="Samples that the prior covariance is worth; null: scikit-learn's prior."
     )
 
 

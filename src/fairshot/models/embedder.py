@@ -31,7 +31,7 @@ class ModelSettings(Settings):
     resize: int | None = Field(
         None,
         ge=8,
-        description="Short side of a test picture before the centre is cut out; none: the whole is used.",
+        description="Short side of a test picture before the centre is cut out; null: the whole is used.",
     )
     mean: tuple[float, ...] = Field((0.5, 0.5, 0.5), description="Mean of the pixels, per channel.")
     std: tuple[Positive, ...] = Field(

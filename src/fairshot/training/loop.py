@@ -51,12 +51,12 @@ class TrainingSettings(Settings):
         None,
         gt=0,
         lt=1,
-        description="Decay per step of an exponential average of the weights; none: no average.",
+        description="Decay per step of an exponential average of the weights; null: no average.",
     )
     low_resolution: int | None = Field(
         None,
         ge=8,
-        description="Pixels per side of the views in the first epochs; none: full size throughout.",
+        description="Pixels per side of the views in the first epochs; null: full size throughout.",
     )
     low_resolution_share: Share = Field(
         0.5, description="Share of the epochs whose views have `low_resolution`."
