@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Iterator
-from typing import Any
 
 import yaml
 
@@ -17,15 +15,15 @@ def annotated_yaml(recipe: Recipe) -> str:
     lines = [(f"seed: {recipe.seed}", "Seed of everything random.")]
     for section in SECTIONS:
         lines += _section(section, getattr(recipe, section))
-    lines += _section("method", recipe.method, {"name": recipe.method_name})
+    title, *settings = _section("method", recipe.method)
+    lines += [title, (f"  name: {recipe.method_name}", "Name of the method."), *settings]
     column = max(len(text) for text, _ in lines)
     return "".join(f"{text:<{column}}  # {meaning}".rstrip(" #") + "\n" for text, meaning in lines)
 
 
-def _section(title: str, settings: Settings, *further: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _section(title: str, settings: Settings) -> Iterator[tuple[str, str]]:
     """Yield each line of a section and its meaning; an own method's settings may lack descriptions."""
     yield f"{title}:", (type(settings).__doc__ or "").partition("\n")[0]
-    for key, value in ChainMap(settings.model_dump(mode="json"), *further).items():
+    for key, value in settings.model_dump(mode="json").items():
         text = yaml.safe_dump([value], default_flow_style=True, width=1000).strip()[1:-1]
-        field = type(settings).model_fields.get(key)
-        yield f"  {key}: {text}", (field and field.description) or ""
+        yield f"  {key}: {text}", type(settings).model_fields[key].description or ""

@@ -265,5 +265,5 @@ def _apply(content: dict[str, Any], override: str) -> None:
             raise BadOverride(override, f"{parent} is a value, not a section")
     try:
         section[last] = yaml.safe_load(value)
-    except yaml.YAMLError as problem:
-        raise BadOverride(override, f"{value!r} cannot be read: {problem}") from None
+    except yaml.YAMLError:
+        raise BadOverride(override, f"{value!r} is not YAML") from None
