@@ -42,6 +42,15 @@ def test_each_benchmark_with_recipes_has_a_common_file():
     assert not [name for name in recipe_names() if name.endswith("/common")]
 
 
+@pytest.mark.parametrize("benchmark", ["doodles", "cifar100", "mini_imagenet", "cub200"])
+def test_every_method_has_a_recipe_that_differs_from_others_only_where_it_must(benchmark):
+    baseline = load_recipe(f"{benchmark}/ncm")
+    for name in methods():
+        recipe = load_recipe(f"{benchmark}/{name}")
+        assert (recipe.method_name, recipe.benchmark.name) == (name, benchmark)
+        assert (recipe.seed, recipe.benchmark, recipe.views) == (0, baseline.benchmark, baseline.views)
+
+
 @pytest.mark.parametrize("common", COMMON, ids=lambda path: path.parent.name)
 def test_a_methods_file_holds_only_what_is_its_own(common):
     shared = keys(common)
