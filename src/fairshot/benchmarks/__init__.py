@@ -18,10 +18,10 @@ DATASETS: dict[str, Dataset] = {
 class UnknownBenchmark(UserError):
     """There is no benchmark of this name."""
 
-    def __init__(self, name: str) -> None:
-        self.name, self.names = name, tuple(DATASETS)
-        known = ", ".join(DATASETS)
-        super().__init__(f"there is no benchmark {name!r}; there are: {known}{did_you_mean(name, DATASETS)}")
+    def __init__(self, name: str, key: str) -> None:
+        self.name, self.names = name, names()
+        message = f"there is no benchmark {name!r}; there are: {', '.join(names())}"
+        super().__init__(f"{key}: " * bool(key) + message + did_you_mean(name, names()))
 
 
 def names() -> tuple[str, ...]:
@@ -29,10 +29,10 @@ def names() -> tuple[str, ...]:
     return tuple(DATASETS)
 
 
-def dataset_named(name: str) -> Dataset:
-    """Return the dataset of a benchmark."""
+def dataset_named(name: str, key: str = "") -> Dataset:
+    """Return the dataset of a benchmark, whose name was given by this key of a recipe, if by one."""
     if name not in DATASETS:
-        raise UnknownBenchmark(name)
+        raise UnknownBenchmark(name, key)
     return DATASETS[name]
 
 
@@ -40,4 +40,4 @@ def load_stream(
     name: str, settings: StreamSettings, root: Path | None = None, reporter: Reporter = SILENT
 ) -> Stream:
     """Load a benchmark from a data folder and divide it into sessions."""
-    return build_stream(dataset_named(name).load(data_folder(root), reporter), settings)
+    return build_stream(dataset_named(name, "benchmark.name").load(data_folder(root), reporter), settings)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import singledispatch
 
 from fairshot.benchmarks.dataset import Dataset, MissingData, WrongData
 from fairshot.benchmarks.image_folder import TooFewImages
-from fairshot.errors import NoGPU, UnevenEpisode, UserError
+from fairshot.errors import BadOverride, MethodNotLoaded, NoGPU, UnevenEpisode, UnknownRecipe, UserError
 
 
 @singledispatch
@@ -14,6 +15,24 @@ def advice(problem: UserError) -> str:
     """Return what to put behind the message of an error; nothing for those that need no option."""
     del problem
     return ""
+
+
+@advice.register
+def _(problem: UnknownRecipe) -> str:
+    return "" if str(problem).endswith("?") else "; fairshot list names them"
+
+
+@advice.register
+def _(problem: BadOverride) -> str:
+    del problem
+    return "; an example is --set training.epochs=10"
+
+
+@advice.register
+def _(problem: MethodNotLoaded) -> str:
+    if problem.kept is None:
+        return "; commands that name the file can use it: fairshot run BENCHMARK/file.py:Class, or compare"
+    return f", or add --set {shlex.quote(f'method.name={problem.recipe.parent / problem.kept}')}"
 
 
 def how_to_get(dataset: Dataset) -> str:
