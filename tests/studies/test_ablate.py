@@ -258,7 +258,7 @@ def test_a_gate_between_features_as_they_are_is_run_and_kept(folder):
     done = fairshot(folder, "run", "doodles/sss", "--base", "components/resistance", *TINY, *gate)
     assert done.process.exitcode == 0, done.stderr
     kept = load_file(folder / "constant" / "model.safetensors")
-    assert torch.equal(kept["gate.prototypes"], kept["prototypes"])
+    assert torch.equal(kept["classifier.gate.prototypes"], kept["classifier.h.means"])
 
 
 def test_runs_of_several_seeds_share_one_pseudo_novel_training(folder, curves):
