@@ -11,9 +11,10 @@ from torch.nn.functional import normalize
 
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.classifiers.calibration import calibrate_labelled
+from fairshot.classifiers.dual import split_known
 from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.similarity import similarity
-from fairshot.methods.method import Method, MethodSettings, SettingsT, split_known
+from fairshot.methods.method import Method, MethodSettings, SettingsT
 from fairshot.models.embedder import Embedder, Features
 from fairshot.models.heads import CosineHead, cosine_cross_entropy
 from fairshot.progress import SILENT, Reporter
