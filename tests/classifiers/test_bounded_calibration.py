@@ -142,7 +142,9 @@ def test_an_attacker_who_watches_cannot_walk_a_class_away():
 
     unbounded, state = labelled, begin(labelled, alpha)
     for step in range(1, 11):
-        unbounded = calibrate(unbounded, attack(unbounded, step), alpha, 0.0, 10_000).prototypes
+        hostile = attack(unbounded, step)
+        absorbed_by = recognise(similarity(hostile, unbounded), 0.0, 10_000)
+        unbounded = moved(unbounded, hostile, absorbed_by, alpha)
         poison = attack(prototypes(state, make_bounds()), step)
         state = absorb(state, poison, ids(poison, 20 * step), make_bounds())
     plain = accuracy(labelled, features, labels)
