@@ -123,15 +123,15 @@ def test_the_attention_learns_only_in_the_episodes():
 
 
 def test_a_training_that_stops_in_the_episodes_says_so(tmp_path):
-    training, told = TrainingSettings(epochs=1, batch=60, learning_rate=0.02), []
+    training, messages = TrainingSettings(epochs=1, batch=60, learning_rate=0.02), []
     for _ in range(100):
         try:
             fit_toy("cec", folder=tmp_path, training=training, deadline=0.0)
         except TrainingStopped as stopped:
-            told.append(str(stopped))
+            messages.append(str(stopped))
         else:
             break
-    first, last = told[0], told[-1]
+    first, last = messages[0], messages[-1]
     assert re.fullmatch(r"stopped after 1 of (\d+) steps", first)
     assert re.fullmatch(r"stopped after (\d+) of \1 steps in episodes", last)
 

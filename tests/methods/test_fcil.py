@@ -26,10 +26,10 @@ def test_predictions_tell_most_when_they_are_certain_and_differ():
     assert mutual_information(torch.eye(4)) == pytest.approx(math.log(4))
     assert mutual_information(torch.full((5, 4), 0.25)) == pytest.approx(0)
     assert mutual_information(torch.eye(4)[[1, 1, 1]]) == pytest.approx(0)
-    answers = (uniform(3, 4) * 3).softmax(1)
+    probabilities = (uniform(3, 4) * 3).softmax(1)
     entropy = lambda row: -sum(p * math.log(p) for p in row)  # noqa: E731
-    expected = entropy(answers.mean(0).tolist()) - sum(map(entropy, answers.tolist())) / 3
-    assert float(mutual_information(answers)) == pytest.approx(expected)
+    expected = entropy(probabilities.mean(0).tolist()) - sum(map(entropy, probabilities.tolist())) / 3
+    assert float(mutual_information(probabilities)) == pytest.approx(expected)
 
 
 def test_relations_are_compared_as_distributions_over_known_classes():
@@ -83,16 +83,16 @@ def test_a_session_refines_new_prototypes_and_leaves_old_ones():
 
 def test_refining_tells_more_of_the_shots_and_structure_keeps_relations():
     shots = toy_stream().sessions[1].train
-    told, changed = {}, {}
+    information, changed = {}, {}
     for weight in (0.0, 1.0):
         method = after_base("fcil", structure_weight=weight, information_weight=2.0)
         method.learn(shots)
         features = method.embed(shots.pictures)
-        told[weight] = float(mutual_information((16 * method.scores(features)).softmax(1)))
+        information[weight] = float(mutual_information((16 * method.scores(features)).softmax(1)))
         changed[weight] = float(
             relation_change(method.refined[6:, 0], method.prototypes[6:, 0], method.refined[:6, 0], 16)
         )
     method.refined = method.prototypes
     plain = float(mutual_information((16 * method.scores(features)).softmax(1)))
-    assert told[0.0] > plain
+    assert information[0.0] > plain
     assert changed[1.0] < changed[0.0] / 2

@@ -70,21 +70,21 @@ def test_shots_are_pulled_to_their_node_and_neighbours_of_other_classes_pushed_a
     shots = torch.nn.functional.normalize(uniform(10, 128).float() - 0.5, dim=1)
     with torch.no_grad():
         nodes = tuning.all_nodes()
-        drawn = []
+        pulls = []
         for shot, label in zip(shots, tuning.labels, strict=True):
-            drawn.append(
+            pulls.append(
                 min(
                     float((shot - n).norm())
                     for n, c in zip(nodes, tuning.node_labels, strict=True)
                     if c == label
                 )
             )
-        pushed = []
+        pushes = []
         for i in range(len(tuning.old_nodes), len(nodes)):
             for j in range(len(nodes)):
                 if tuning.edges[i, j] and tuning.node_labels[i] != tuning.node_labels[j]:
-                    pushed.append(max(0.0, 0.5 - float((nodes[i] - nodes[j]).norm())))
-        expected = np.mean(drawn) + (np.mean(pushed) if pushed else 0.0)
+                    pushes.append(max(0.0, 0.5 - float((nodes[i] - nodes[j]).norm())))
+        expected = np.mean(pulls) + (np.mean(pushes) if pushes else 0.0)
         assert float(tuning.min_max_loss(shots, nodes)) == pytest.approx(expected, rel=1e-4)
 
 
