@@ -11,7 +11,9 @@ from fairshot.methods.prototype_method import CosineMethod, CosineObjective, Cos
 class MarginSettings(CosineSettings):
     """The margin of the cosine cross-entropy."""
 
-    margin: float = Field(0.2, gt=0)  # delta, in units of the cosine
+    margin: float = Field(
+        0.2, gt=0, description="Subtracted from the cosine of the true class in training (delta)."
+    )
 
 
 class CEDelta(CosineMethod[MarginSettings]):

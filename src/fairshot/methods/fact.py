@@ -18,11 +18,19 @@ from fairshot.settings import Share
 class FACTSettings(CosineSettings):
     """How strongly space is reserved, and how much virtual prototypes count in a prediction."""
 
-    weight: float = Field(0.01, ge=0)  # of the three losses that reserve room
-    mixing: float = Field(0.5, gt=0)  # shape of the Beta distribution of mix-up weights
-    reserved: int = Field(3, ge=1)  # virtual classes that each base class may lean towards
-    virtual_share: Share = 0.1  # of the look through virtual prototypes in an answer
-    nearest_virtual: int = Field(40, ge=1)  # virtual prototypes, the most similar ones, in a prediction
+    weight: float = Field(
+        0.01, ge=0, description="Weight of the three losses that reserve space for future classes."
+    )
+    mixing: float = Field(0.5, gt=0, description="Shape of the Beta distribution of mix-up weights.")
+    reserved: int = Field(
+        3, ge=1, description="Virtual classes that may be the second choice of a base class."
+    )
+    virtual_share: Share = Field(
+        0.1, description="Weight of the similarities to virtual prototypes in a prediction."
+    )
+    nearest_virtual: int = Field(
+        40, ge=1, description="Virtual prototypes, the most similar ones, that a prediction uses."
+    )
 
 
 class ForwardCompatible(CosineObjective):
