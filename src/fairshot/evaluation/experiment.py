@@ -46,7 +46,7 @@ from fairshot.evaluation.run_folder import (
 from fairshot.evaluation.sessions import Outcome, run_sessions
 from fairshot.files import remove_partial, write_atomically
 from fairshot.methods.method import Method
-from fairshot.methods.own import own_file
+from fairshot.methods.plugins import plugin_file
 from fairshot.models.embedder import ModelSettings
 from fairshot.progress import SILENT, Reporter, RunFinished, SlowTraining
 from fairshot.recipes import Recipe
@@ -230,7 +230,7 @@ def _result(
 @contextmanager
 def _prepared(recipe: Recipe, options: RunOptions) -> Iterator[None]:
     """Keep other processes out of the run folder, and another recipe's leftovers out of this run."""
-    out, own = options.out, own_file(recipe.method_name)
+    out, own = options.out, plugin_file(recipe.method_name)
     code = None if own is None else own.read_bytes()  # it may be what a fresh run clears
     with lock_run(out):
         if options.fresh:
