@@ -19,7 +19,7 @@ from fairshot.benchmarks import load_stream
 from fairshot.benchmarks.cache import Resize
 from fairshot.benchmarks.image_folder import Split, load_folder, replay_folder
 from fairshot.benchmarks.stream import Stream
-from fairshot.errors import FolderOccupied, FolderUnusable, PicturesNotFound
+from fairshot.errors import CodeChanged, FolderOccupied, FolderUnusable, PicturesNotFound
 from fairshot.evaluation.base_session import (
     BASE_IMAGES,
     build_method,
@@ -241,8 +241,8 @@ def _prepared(recipe: Recipe, options: RunOptions) -> Iterator[None]:
         elif (recorded := recorded_recipe(out)) != recipe:
             known = "unknown here" if recorded is None else differences(recorded.as_dict(), recipe.as_dict())
             raise FolderOccupied(out, f"a run of another recipe: {known}")
-        if code_has_changed(out, recipe.method_name):
-            raise FolderOccupied(out, f"a run that {own} began, which has changed since; see {OWN_METHOD}")
+        if own is not None and code_has_changed(out, recipe.method_name):
+            raise CodeChanged(own, out)
         if code is not None and not (out / RESULT).is_file():
             write_atomically(out / OWN_METHOD, code)
         yield
