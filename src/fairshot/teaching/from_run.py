@@ -148,7 +148,7 @@ def _refuse_other_rules(run: Path, recipe: Recipe, data: Path | None) -> None:
     nearest_mean = (
         issubclass(kind, PrototypeMethod)
         and kind.scores is PrototypeMethod.scores
-        and kind.answering_prototypes is PrototypeMethod.answering_prototypes
+        and kind.similarities is PrototypeMethod.similarities
         and kind.embed is PrototypeMethod.embed
     )
     if kind is not SSS and not nearest_mean:
