@@ -9,11 +9,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairshot.evaluation.confusion import confusion_matrix
-from fairshot.evaluation.metrics import metrics_from_confusions
+from fairshot.evaluation.metrics import confusion_matrix, metrics_from_confusions
 
 PUBLISHED = yaml.safe_load(
-    importlib.resources.files("fairshot.reporting").joinpath("data/published.yaml").read_text()
+    importlib.resources.files("fairshot.studies").joinpath("data/published.yaml").read_text()
 )
 
 

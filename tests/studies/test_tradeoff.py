@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairshot.evaluation.confusion import confusion_matrix
-from fairshot.evaluation.metrics import metrics_from_confusions
+from fairshot.evaluation.metrics import confusion_matrix, metrics_from_confusions
 from fairshot.evaluation.sessions import run_sessions
 from fairshot.methods import build
 from fairshot.methods.sss import SSSSettings
