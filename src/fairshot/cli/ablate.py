@@ -49,7 +49,7 @@ def components_command(
     Writes table 2 of the paper with ours beside it, FMO, novel-only accuracy, misroute rate and what base
     classes lost into `ablation.md`. With --base the rows that have SR share that run's training.
     """
-    from fairshot.reporting.ablationpage import components_page  # torch: seconds, and --help needs none
+    from fairshot.reporting.ablations import components_page  # torch: seconds, and --help needs none
 
     rows: dict[str, dict[str, Any]] = {
         name: {part: part in switched_on for part in PARTS} for name, switched_on in COMPONENTS.items()
@@ -74,7 +74,7 @@ def features_command(
 
     Writes tables 3 and 11 of the paper with ours beside them into `ablation.md`. With --base none is trained.
     """
-    from fairshot.reporting.ablationpage import features_page
+    from fairshot.reporting.ablations import features_page
 
     rows: dict[str, dict[str, Any]] = {
         decision: {"decision": decision, "resistance": False, "calibration": False} for decision in FEATURES

@@ -72,7 +72,7 @@ def compare_command(
     from fairshot.cli.grid import GridView, complain, run_here, watch
     from fairshot.evaluation.experiment import RunOptions
     from fairshot.evaluation.result import Result
-    from fairshot.reporting.conditions import conditions_table
+    from fairshot.reporting.terminal import conditions_table
     from fairshot.studies.cluster import RunStatus, run_on_ray
     from fairshot.studies.plan import plan
     from fairshot.training.hardware import choose_hardware

@@ -14,7 +14,7 @@ from fairshot.errors import TrainingStopped, UserError
 from fairshot.evaluation.experiment import RunOptions, run
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import FIGURES, LOG
-from fairshot.reporting.figures import write_figures
+from fairshot.reporting.figures.accuracy import write_figures
 from fairshot.studies.cluster import RunStatus
 from fairshot.studies.plan import PlannedRun
 

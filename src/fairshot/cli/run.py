@@ -83,7 +83,7 @@ def run_with_bars(recipe: Recipe, place: RunOptions) -> Result | None:
     """Run a recipe with bars and a log, then draw its figures."""
     from fairshot.evaluation.experiment import run
     from fairshot.evaluation.run_folder import FIGURES, LOG
-    from fairshot.reporting.figures import write_figures
+    from fairshot.reporting.figures.accuracy import write_figures
 
     if place.fabric.is_global_zero:
         title = f"{recipe.method_name} {source_name(recipe, place.photos)}"
@@ -97,8 +97,8 @@ def run_with_bars(recipe: Recipe, place: RunOptions) -> Result | None:
 def present(results: list[Result], out: Path) -> None:
     """Print runs side by side and draw them in common figures."""
     from fairshot.evaluation.run_folder import FIGURES
-    from fairshot.reporting.figures import write_figures
-    from fairshot.reporting.tables import side_by_side
+    from fairshot.reporting.figures.accuracy import write_figures
+    from fairshot.reporting.terminal import side_by_side
 
     CONSOLE.print(side_by_side(results, CONSOLE.width))
     if len(results) > 1:

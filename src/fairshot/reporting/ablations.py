@@ -25,9 +25,9 @@ from fairshot.reporting.groups import (
     without_seed,
 )
 from fairshot.reporting.measures import BASE_INC, INC, INC_AVG, OVERALL, OVERALL_AVG
-from fairshot.studies.published import Published, published
 from fairshot.reporting.tables import TRANSDUCTIVE, Row, Table, our_row, session_column, summary_column
 from fairshot.settings import flat
+from fairshot.studies.published import Published, published
 
 BENCHMARK = "cifar100"  # on which the paper printed its ablations
 NOT_ALONE = "what lies between two of them is not owed to the parts alone"
@@ -61,7 +61,9 @@ def components_table(groups: Sequence[Group], published: Published) -> Table:
     ours = []
     for (group, parts), own in zip(known, settings, strict=True):
         row = our_row(group, columns)
-        named = [f"with {first_of([f'{key}={value}' for key, value in own.items()], MOST_NAMED)}"] if own else ()
+        named = (
+            [f"with {first_of([f'{key}={value}' for key, value in own.items()], MOST_NAMED)}"] if own else ()
+        )
         ours.append(replace(row, parts=parts, remarks=(*row.remarks, *named)))
     rows = sorted([*theirs, *ours], key=lambda row: len(row.parts))
     caption = "; ".join(f"{title}: {meaning}" for title, meaning in PARTS.values()) + f". Inc: {INC.meaning}."
@@ -93,7 +95,7 @@ def feature_tables(groups: Sequence[Group], published: Published) -> list[Table]
     }
     titles = ("Decisions by two kinds of features", "The same in each session", "The same for novel classes")
     ours = [group for group in groups if _is_plain_dual(group)]
-    tables = []
+    tables: list[Table] = []
     for title, (key, columns) in zip(titles, columns_of.items(), strict=True):
         rows = []
         for row in published.features:  # ours beside the paper's, decision by decision
@@ -111,7 +113,7 @@ def feature_tables(groups: Sequence[Group], published: Published) -> list[Table]
 def _is_plain_dual(group: Group) -> bool:
     """Whether a group has both kinds of features and neither Resistance nor Calibration."""
     parts = parts_of(group)
-    return bool(parts) and "sr" in parts and not parts & SELF_OPTIMIZING
+    return parts is not None and "sr" in parts and not parts & SELF_OPTIMIZING
 
 
 def _printed(groups: Sequence[Group]) -> bool:
@@ -119,7 +121,7 @@ def _printed(groups: Sequence[Group]) -> bool:
 
 
 def components_page(runs: Mapping[str, Path], command: str) -> str:
-    """Return table 2 of the paper, then FMO, novel-only accuracy and misroute rate of every row, then losses."""
+    """Return table 2 of the paper; then FMO, novel-only accuracy and misroute rate per row; then losses."""
     results = {name: Result.read(folder) for name, folder in runs.items()}
     table = components_table(group_results(list(results.values())), published())
     last = next(reversed(results))

@@ -44,7 +44,9 @@ def _misroute_avg(metrics: Metrics) -> float | None:
 
 SESSION_MEASURES = OVERALL, BASE, INC, CINC, PINC, HARMONIC = (
     SessionMeasure("Overall", "accuracy on the test images of all classes seen so far", lambda s: s.overall),
-    SessionMeasure("Base", "accuracy on the test images of base classes, those of session 0", lambda s: s.base),
+    SessionMeasure(
+        "Base", "accuracy on the test images of base classes, those of session 0", lambda s: s.base
+    ),
     SessionMeasure(
         "Inc",
         "accuracy on the test images of incremental (novel) classes, learnt from a few images each",
@@ -53,7 +55,9 @@ SESSION_MEASURES = OVERALL, BASE, INC, CINC, PINC, HARMONIC = (
     SessionMeasure(
         "CInc", "accuracy on the incremental classes that this session introduced (current)", lambda s: s.cinc
     ),
-    SessionMeasure("PInc", "accuracy on the incremental classes of earlier sessions (past)", lambda s: s.pinc),
+    SessionMeasure(
+        "PInc", "accuracy on the incremental classes of earlier sessions (past)", lambda s: s.pinc
+    ),
     SessionMeasure(
         "Harmonic", "harmonic mean of Base and Inc: high only if both are", lambda s: s.harmonic_mean
     ),
@@ -62,7 +66,9 @@ SUMMARY_MEASURES = OVERALL_AVG, BASE_AVG, INC_AVG, BASE_INC, CINC_PINC, BICP, HA
     SummaryMeasure("Overall avg", "overall accuracy averaged over all sessions", lambda m: m.overall_avg),
     SummaryMeasure("Base avg", "base accuracy averaged over sessions 1 and later", lambda m: m.base_avg),
     SummaryMeasure("Inc avg", "incremental accuracy averaged over sessions 1 and later", lambda m: m.inc_avg),
-    _ratio("Base/Inc", "Base avg over Inc avg; 1 is balance, more favours base classes", lambda m: m.base_inc),
+    _ratio(
+        "Base/Inc", "Base avg over Inc avg; 1 is balance, more favours base classes", lambda m: m.base_inc
+    ),
     _ratio(
         "CInc/PInc",
         "current over past incremental accuracy; 1 is balance, more forgets past classes",
@@ -75,7 +81,9 @@ SUMMARY_MEASURES = OVERALL_AVG, BASE_AVG, INC_AVG, BASE_INC, CINC_PINC, BICP, HA
 )
 DIAGNOSES = LAST, DROP, INC_WEIGHTED, MISROUTE_AVG = (
     SummaryMeasure("Last", "overall accuracy after the last session", lambda m: m.last),
-    SummaryMeasure("PD", "overall accuracy lost between the first and the last session", lambda m: m.pd, "low"),
+    SummaryMeasure(
+        "PD", "overall accuracy lost between the first and the last session", lambda m: m.pd, "low"
+    ),
     SummaryMeasure(
         "Inc weighted",
         "Inc avg with test images counted alike; differs from it where sessions have unequal test sets",

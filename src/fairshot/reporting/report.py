@@ -14,7 +14,7 @@ from fairshot.reporting.ablations import ablation_tables
 from fairshot.reporting.export import write_table
 from fairshot.reporting.figures import SECTIONS, accuracy, classes
 from fairshot.reporting.figures.style import method_id
-from fairshot.reporting.figures.writer import FigureInput, FigureWriter, ReportFigure
+from fairshot.reporting.figures.writer import Draw, FigureInput, FigureWriter, ReportFigure
 from fairshot.reporting.groups import Group, by_benchmark, group_results, in_main_order, sss_first, task_of
 from fairshot.reporting.page import render_page
 from fairshot.reporting.runs import Run, find_collections, find_runs, read_run, without_repeats
@@ -139,7 +139,7 @@ def write_benchmark(
 
 def _draw(given: FigureInput, writer: FigureWriter) -> dict[str, list[ReportFigure]]:
     """Draw the figures of all sections; those that show their own progress come last."""
-    quick = {"accuracy": accuracy.per_method, "comparison": accuracy.comparison}
+    quick: dict[str, Draw] = {"accuracy": accuracy.per_method, "comparison": accuracy.comparison}
     quick |= {section.key: section.draw for section in SECTIONS if not section.own_progress}
     figures = {}
     with given.reporter.track("figures", len(quick)) as advance:

@@ -32,7 +32,10 @@ from fairshot.evaluation.run_folder import (
 
 TRACES = (RESULT, RECIPE, LOG, CHECKPOINTS, TRAINING)  # any of these makes a folder a run
 DEEPEST_COLLECTION = 2  # folders below the one that is asked for: whole disks are not searched
-NEEDED_FOR = {FEATURES: "t-SNE, heat map and FMO need the features of the test images", TRAINING: "the training curve needs it"}
+NEEDED_FOR = {
+    FEATURES: "t-SNE, heat map and FMO need the features of the test images",
+    TRAINING: "the training curve needs it",
+}
 
 Floats = NDArray[np.float32]
 
@@ -49,7 +52,7 @@ class NoRunFound(UserError):
             message = f"{path} holds no run itself; give the folders of runs in it: {below}"
         else:
             message = (
-                f"{path} holds no run that can be read: neither {RESULT} nor a recipe, here or one folder below"
+                f"{path} holds no run that can be read: no {RESULT} and no recipe, here or one folder below"
             )
         super().__init__(message)
 
@@ -192,7 +195,9 @@ def read_run(folder: Path) -> Run:
     try:
         result = Result.read(folder)
     except UserError as problem:
-        resume = "the run was interrupted; the same command, writing to the same folder, goes on where it stopped"
+        resume = (
+            "the run was interrupted; the same command, writing to the same folder, goes on where it stopped"
+        )
         missing.append(str(problem) if (folder / RESULT).is_file() else f"no {RESULT}: {resume}")
     try:
         _read_features(folder / FEATURES, first_alone=True)

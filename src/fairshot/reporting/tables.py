@@ -59,7 +59,7 @@ class Column:
     meaning: str
     goal: Goal
     ours: Callable[[Group], Spread | None]
-    theirs: Theirs = lambda row: None
+    theirs: Theirs | None = None
     band: str = ""
 
 
@@ -133,7 +133,7 @@ def session_column(measure: SessionMeasure, t: int) -> Column:
         measure.meaning,
         measure.goal,
         lambda group: group.session(t, measure.pick),
-        theirs.get(measure.title, lambda row: None),
+        theirs.get(measure.title),
         f"{measure.title} accuracy (%) after session",
     )
 
@@ -146,7 +146,7 @@ def summary_column(measure: SummaryMeasure) -> Column:
         BASE_INC.title: lambda row: row.base_inc,
     }
     title = f"{measure.title} (%)" if measure.unit else measure.title
-    pick = theirs.get(measure.title, lambda row: None)
+    pick = theirs.get(measure.title)
     return Column(title, measure.meaning, measure.goal, lambda group: group.summary(measure.pick), pick)
 
 
@@ -255,7 +255,7 @@ def _table(
     theirs = [
         Row(
             row.label,
-            tuple(Spread.of([column.theirs(row)]) for column in columns),
+            tuple(Spread.of([column.theirs(row) if column.theirs else None]) for column in columns),
             source=row.source,
             remarks=_published_remarks(row, backbones, with_ratio),
         )
@@ -301,35 +301,34 @@ CONDITIONS = {
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a reader must know of a method to compare it fairly; `cells` in the order of `CONDITIONS`."""
+    """What a reader must know of a method to compare it fairly; `values` by the titles in `CONDITIONS`."""
 
-    label: str
-    summary: str
-    cells: tuple[str, ...]
+    summary: str  # what the method does
+    values: dict[str, str]
 
 
 def conditions(group: Group) -> Conditions:
     """Return what a method is told and keeps, what a test image costs, and what it was trained with."""
     result = group.results[0]
+    values = dict.fromkeys(CONDITIONS, UNKNOWN) | {
+        "method": group.label,
+        "backbone": backbone_of(group) or UNKNOWN,
+        "epochs": str(section(result.recipe, "training").get("epochs", UNKNOWN)),
+        "unlabelled": _yes(result.transductive),
+    }
     kind = methods().get(result.method)
-    epochs, backbone = section(result.recipe, "training").get("epochs", UNKNOWN), backbone_of(group) or UNKNOWN
-    unlabelled = _yes(result.transductive)
     if kind is None:
-        known = (backbone, str(epochs), UNKNOWN, UNKNOWN, UNKNOWN, unlabelled, UNKNOWN)
-        return Conditions(group.label, UNKNOWN, (group.label, *known))
+        return Conditions(UNKNOWN, values)
     settings, card = _settings(kind, section(result.recipe, "method")), kind.card
-    further = kind.further_epochs(settings)
-    cells = (
-        group.label,
-        backbone,
-        f"{epochs} + {further}" if further else str(epochs),
-        str(kind.passes(settings)),
-        _yes(card.knows_future),
-        _yes(card.keeps_exemplars),
-        unlabelled,
-        card.stores,
-    )
-    return Conditions(group.label, card.summary, cells)
+    if further := kind.further_epochs(settings):
+        values["epochs"] += f" + {further}"
+    values |= {
+        "passes": str(kind.passes(settings)),
+        "knows future": _yes(card.knows_future),
+        "keeps pictures": _yes(card.keeps_exemplars),
+        "stores": card.stores,
+    }
+    return Conditions(card.summary, values)
 
 
 def _settings(kind: type[Method[Any]], given: Mapping[str, Any]) -> MethodSettings:

@@ -54,7 +54,8 @@ def conditions_table(results: Sequence[Result]) -> RenderableType:
     table = plain_table()
     for title in CONDITIONS:
         table.add_column(title.replace(" ", "\n"))
-    for cells in dict.fromkeys(conditions(group).cells for group in group_results(results)):
+    rows = [tuple(conditions(group).values.values()) for group in group_results(results)]
+    for cells in dict.fromkeys(rows):
         table.add_row(*cells)
     return Lines(heading("conditions"), table)
 

@@ -132,7 +132,7 @@ def _imbalance_caption(methods: int) -> str:
 
 @report_style()
 def accuracy_per_session(groups: Sequence[Group]) -> Figure:
-    """Draw one panel per method: base, novel and overall accuracy after each session, their deviation shaded."""
+    """Draw one panel per method: base, novel and overall accuracy per session, their deviation shaded."""
     figure, panels = panel_grid(len(groups), 3.8, 3.1, sharex=True, sharey=True)
     for index, (axes, group) in enumerate(zip(panels, groups, strict=True)):
         _draw_accuracies(axes, group)

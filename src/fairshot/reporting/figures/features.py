@@ -64,7 +64,7 @@ class MethodFeatures:
 
 
 def shown_images(features: Features) -> NDArray[np.int64]:
-    """Choose images of all base classes and of five novel classes spread over the sessions, as many of each."""
+    """Choose images of all base classes and of five novel classes from all sessions, as many of each."""
     novel = np.unique(features.labels[~features.is_base])
     picked = novel[np.linspace(0, len(novel) - 1, min(SHOWN_NOVEL_CLASSES, len(novel))).round().astype(int)]
     classes = [*np.unique(features.labels[features.is_base]), *picked]

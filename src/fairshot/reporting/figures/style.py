@@ -1,4 +1,4 @@
-"""The style of figures: colours that colour-blind readers tell apart; base and novel always have the same two."""
+"""The style of figures: colours that colour-blind readers tell apart, the same for base and novel in all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of the report: written as files, and as SVG inside the page, with a caption; sections of figures."""
+"""Figures of the report: as files, as SVG inside the page with a caption, and in sections of the page."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from fairshot.files import write_atomically
 from fairshot.progress import SILENT, Reporter
 from fairshot.reporting.figures.style import COLOURS, DASHES, PUBLISHED, method_id, method_style, render
 from fairshot.reporting.groups import Group
-from fairshot.studies.published import PublishedRow
 from fairshot.reporting.runs import Run
+from fairshot.studies.published import PublishedRow
 
 KINDS = ("png", "svg", "pdf")
 _METHOD_IDS = re.compile(rf'id="(method-\d+|{PUBLISHED})"')
@@ -76,6 +76,9 @@ class FigureWriter:
         return ReportFigure(svg, files=files, method=method)
 
 
+Draw = Callable[[FigureInput, FigureWriter], list[ReportFigure]]
+
+
 @dataclass(frozen=True)
 class FigureSection:
     """A section of the page that holds figures; `absent` is said where none can be drawn."""
@@ -85,7 +88,7 @@ class FigureSection:
     title: str
     lead: str
     absent: str
-    draw: Callable[[FigureInput, FigureWriter], list[ReportFigure]]
+    draw: Draw
     own_progress: bool = False  # whether drawing takes long and reports its progress itself
 
 
