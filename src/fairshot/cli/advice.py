@@ -1,14 +1,61 @@
-"""Which option of a command helps: added to the message of an error, which names none itself."""
+"""Which option of a command helps: added to the message of an error or a notice, which names none itself."""
 
 from __future__ import annotations
 
+import json
 from functools import singledispatch
+from pathlib import Path
 
-from fairshot.errors import UserError
+from fairshot import errors, progress
+from fairshot.errors import first_of
+
+OPTIONS: dict[type, str] = {
+    errors.FolderUnusable: "; give another --out",
+    errors.FolderOccupied: "; give another --out, or begin anew in this one with --fresh",
+    errors.OtherTraining: ", --set the others alike",
+    errors.OtherImages: "; say where its own are with --data or --root",
+    errors.PicturesNotFound: "; say where they are with --data",
+    errors.PseudoNovelUnfit: "; change --novel",
+    errors.HeldOutUnfit: "; give a smaller --held-out",
+    progress.RunFinished: "; --fresh runs it again",
+}
+NAMED = 5  # runs that advice names
+SMALL_SIZE, SMALL_RESIZE = 32, 36  # pixels of images that a CPU can learn from in minutes
 
 
 @singledispatch
-def advice(problem: UserError) -> str:
-    """Return what to put behind the message of an error; nothing for those that need no option."""
-    del problem
-    return ""
+def advice(problem: object) -> str:
+    """Return what to put behind the message of an error or a notice; nothing if no option helps."""
+    return OPTIONS.get(type(problem), "")
+
+
+@advice.register
+def _(problem: errors.NoRun) -> str:
+    """Name the finished runs in the folder, or else beside it; those of the default method first."""
+    for place in (problem.folder, problem.folder.parent):
+        runs = [str(path.parent) for path in sorted(place.glob("*/result.json"), key=_of_sss_first)]
+        if runs:
+            return f"; finished runs are {first_of(runs, NAMED)}"
+    return "; give the folder of a run, as `fairshot run` writes it"
+
+
+def _of_sss_first(result: Path) -> tuple[bool, Path]:
+    """Sort runs of SSS before others: every command that takes a run takes those."""
+    try:
+        return json.loads(result.read_bytes()).get("method") != "sss", result
+    except (OSError, ValueError, AttributeError):  # it is no result, or not readable
+        return True, result
+
+
+@advice.register
+def _(notice: progress.RunRefused) -> str:
+    return advice(notice.problem)
+
+
+@advice.register
+def _(notice: progress.SlowTraining) -> str:
+    text = "; a small network is far faster: --set model.backbone=tiny"
+    if notice.size > SMALL_SIZE:
+        smaller = f"--set model.size={SMALL_SIZE} --set model.resize={SMALL_RESIZE}"
+        text += f"; with smaller pictures it is faster again: {smaller}"
+    return text
