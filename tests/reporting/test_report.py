@@ -16,11 +16,10 @@ import pytest
 from fairshot.cli import main
 from fairshot.errors import UserError
 from fairshot.evaluation.result import Result
-from fairshot.reporting.groups import group_results, sss_first
+from fairshot.reporting.groups import PARTS, group_results, sss_first
 from fairshot.reporting.measures import SESSION_MEASURES, SUMMARY_MEASURES
 from fairshot.reporting.report import write_report
 from fairshot.reporting.runs import find_collections, find_runs, read_run, without_repeats
-from fairshot.reporting.settings import PARTS
 from fairshot.studies.published import published
 from support.results_factory import make_result, write_run
 
@@ -186,7 +185,7 @@ def test_what_gates_chosen_on_pseudo_novel_classes_give_is_a_table(cifar):
     )
     cells = [re.findall(r"<t[hd][^>]*>([^<]*)</t", row) for row in section.split("<tr>")[1:]]
     assert cells[0] == ["Rule", "Setting", "Overall (%)", "Novel (%)", "Harmonic mean (%)"]
-    assert cells[1:] == [["first look + constant", "0.2", "58.40", "42.00", "47.40"]]
+    assert cells[1:] == [["transferable scores + constant", "0.2", "58.40", "42.00", "47.40"]]
 
 
 def test_figures_and_tables_lie_beside_the_page(cifar):
@@ -246,7 +245,7 @@ def test_a_run_on_the_base_session_of_another_lacks_no_training_and_cores_are_to
     text = write_report([tmp_path]).read_text()
     assert "training.csv cannot be read" not in text
     assert text.count("no training of its own") == 1
-    assert "session taken over from <code>runs/own</code>" in text
+    assert "session loaded from <code>runs/own</code>" in text
     assert "<dd>x86_64 CPU, 2 cores, 2 threads</dd>" in text
     assert "<dd>NVIDIA H200, 2 CPU cores</dd>" in text
 
@@ -260,7 +259,7 @@ def test_a_run_on_the_base_session_of_another_lacks_no_training_and_cores_are_to
         ("run # Ann's --base b", "b"),
     ],
 )
-def test_whose_base_session_was_taken_over_is_read_from_the_command(tmp_path, command, whose):
+def test_whose_base_session_was_loaded_is_read_from_the_command(tmp_path, command, whose):
     result = make_result("sss", sizes=(5,)).model_copy(update={"command": f"fairshot {command}"})
     folder = write_run(tmp_path / "run", result, features=False)
     assert read_run(folder).base_session_of == ""
@@ -278,7 +277,7 @@ def test_an_interrupted_run_alone_still_gives_a_page(tmp_path):
     assert "the run was interrupted" in text
 
 
-def test_two_benchmarks_are_two_chapters(tmp_path):
+def test_two_benchmarks_are_two_sections(tmp_path):
     write_run(tmp_path / "a", make_result("ncm", sizes=(5,)), features=False)
     write_run(tmp_path / "b", make_result("ncm", benchmark='<b>odd & "name"', sizes=(4,)), features=False)
     text = write_report([tmp_path / "a", tmp_path / "b"], tmp_path / "out").read_text()
@@ -288,7 +287,7 @@ def test_two_benchmarks_are_two_chapters(tmp_path):
     assert (tmp_path / "out" / "figures" / "2-accuracy.pdf").is_file()
 
 
-def test_folders_of_the_same_name_with_other_pictures_are_two_chapters(tmp_path):
+def test_folders_of_the_same_name_with_other_pictures_are_two_sections(tmp_path):
     for name, pictures, novel in (("a", "1f", 0.2), ("b", "2e", 0.9)):
         result = make_result("ncm", ord(name), "photos", (4,), novel=novel)
         write_run(tmp_path / name, result.model_copy(update={"pictures": pictures}), features=False)
@@ -450,7 +449,7 @@ def test_browser_loads_every_picture(page, report):
     assert len(loaded) == len(report.results[0].sessions) * len(group_results(report.results))
     assert all(loaded)
     sizes = page.evaluate(
-        "[...document.querySelectorAll('.plate svg')].map(svg => svg.getBoundingClientRect().width)"
+        "[...document.querySelectorAll('.figure svg')].map(svg => svg.getBoundingClientRect().width)"
     )
     assert len(sizes) >= 9
     assert min(sizes) > 200

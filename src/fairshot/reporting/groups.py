@@ -14,7 +14,7 @@ from fairshot.errors import UserError
 from fairshot.evaluation.metrics import Metrics, SessionMetrics
 from fairshot.evaluation.result import Result
 from fairshot.methods import methods
-from fairshot.methods.dual import Dual
+from fairshot.methods.dual_method import DualMethod
 from fairshot.recipes import check_recipe
 from fairshot.settings import flat
 
@@ -63,11 +63,6 @@ class Group:
         return self.results[0].benchmark
 
     @property
-    def task(self) -> tuple[tuple[str, str], int]:
-        """The images and the number of sessions: only groups of one task may be compared."""
-        return task_of(self.results[0])
-
-    @property
     def images(self) -> tuple[str, str]:
         """What tells the images of the group from those of others."""
         return images_of(self.results[0])
@@ -92,7 +87,7 @@ class Group:
     def is_sss(self) -> bool:
         """Whether the method is the paper's own, with either kind of classifiers; figures draw it thick."""
         kind = methods().get(self.results[0].method)
-        return kind is not None and issubclass(kind, Dual)
+        return kind is not None and issubclass(kind, DualMethod)
 
     @property
     def alike(self) -> tuple[Result, ...]:

@@ -115,7 +115,8 @@ def write_benchmark(
     name: str, groups: list[Group], runs: Sequence[Run], writer: FigureWriter, reporter: Reporter = SILENT
 ) -> BenchmarkSection:
     """Write all figures and tables that the runs on one benchmark allow."""
-    alike = [run for run in runs if run.result is not None and task_of(run.result) == groups[0].task]
+    task = task_of(groups[0].results[0])
+    alike = [run for run in runs if run.result is not None and task_of(run.result) == task]
     own = [run for run in alike if any(group.holds(run.result) for group in groups)]
     rows = published().on(groups[0].official, groups[0].session_count)
     overview = [summary_table(groups), diagnosis_table(groups)]

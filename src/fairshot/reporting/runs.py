@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 
-from fairshot.errors import UserError
+from fairshot.errors import NoRunsFound, UserError
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import (
     CHECKPOINTS,
@@ -29,6 +29,7 @@ from fairshot.evaluation.run_folder import (
     TRAINING_COLUMNS,
     TRIALS,
 )
+from fairshot.studies.tradeoff import TradeOff
 
 TRACES = (RESULT, RECIPE, LOG, CHECKPOINTS, TRAINING)  # any of these makes a folder a run
 DEEPEST_COLLECTION = 2  # folders below the one that is asked for: whole disks are not searched
@@ -38,23 +39,6 @@ NEEDED_FOR = {
 }
 
 Floats = NDArray[np.float32]
-
-
-class NoRunFound(UserError):
-    """A path that was given holds no run; `collections` are folders below it that do."""
-
-    def __init__(self, path: Path, collections: Sequence[Path] = ()) -> None:
-        self.path, self.collections = path, tuple(collections)
-        if not path.is_dir():
-            message = f"{path} is not a folder"
-        elif collections:
-            below = " ".join(map(str, collections))
-            message = f"{path} holds no run itself; give the folders of runs in it: {below}"
-        else:
-            message = (
-                f"{path} holds no run that can be read: no {RESULT} and no recipe, here or one folder below"
-            )
-        super().__init__(message)
 
 
 @dataclass(frozen=True)
@@ -69,29 +53,6 @@ class Features:
     def is_base(self) -> NDArray[np.bool_]:
         """Which images belong to base classes."""
         return self.labels < self.base_classes
-
-
-class CurvePoint(BaseModel, extra="ignore"):
-    """What a rule reaches with one setting; accuracies in percent."""
-
-    setting: float
-    overall_avg: float
-    inc_avg: float
-    harmonic_mean_avg: float
-    tuned: bool = False  # whether it was chosen on pseudo-novel classes, without these test images
-
-
-class RuleCurve(BaseModel):
-    """A rule that favours novel classes, over its settings."""
-
-    name: str
-    points: list[CurvePoint]
-
-
-class TradeOff(BaseModel):
-    """The rules that a run compared on the same features."""
-
-    rules: list[RuleCurve]
 
 
 @dataclass(frozen=True)
@@ -134,7 +95,7 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         chosen = [path] if _is_run(path) else _runs_in(path)
         if not chosen:
-            raise NoRunFound(path, list(find_collections([path])))
+            raise NoRunsFound(path, tuple(find_collections([path])))
         found.update(dict.fromkeys(chosen))
     return list(found)
 
@@ -169,9 +130,7 @@ def _runs_in(folder: Path) -> list[Path]:
 
 def _folders_in(folder: Path) -> list[Path]:
     try:
-        return sorted(
-            child for child in folder.iterdir() if child.is_dir() and not child.name.startswith(".")
-        )
+        return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     except OSError:  # not a folder, or somebody else's
         return []
 
@@ -211,7 +170,7 @@ def read_run(folder: Path) -> Run:
         missing.append(_lack(TRAINING, problem))
     if (folder / TRADEOFF).is_file():
         try:
-            trade_off = TradeOff.model_validate_json((folder / TRADEOFF).read_bytes())
+            trade_off = TradeOff.read(folder)
         except ValidationError as problem:
             missing.append(f"{TRADEOFF} cannot be read: {problem.error_count()} values do not fit")
     return Run(folder, result, features_file, training, trained, trade_off, tuple(missing))

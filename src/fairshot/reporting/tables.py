@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from fairshot.evaluation.result import Result
 from fairshot.methods import methods
 from fairshot.methods.method import Method, MethodSettings
+from fairshot.reporting import measures
 from fairshot.reporting.groups import (
     Group,
     Spread,
@@ -23,28 +24,17 @@ from fairshot.reporting.groups import (
     section,
     without_class_order,
 )
-from fairshot.reporting.measures import (
-    BASE_INC,
-    BICP,
-    DIAGNOSES,
-    HARMONIC_AVG,
-    INC,
-    INC_AVG,
-    LAST,
-    OVERALL,
-    OVERALL_AVG,
-    PINC,
-    SESSION_MEASURES,
-    SUMMARY_MEASURES,
-    Goal,
-    SessionMeasure,
-    SummaryMeasure,
-    best,
-)
+from fairshot.reporting.measures import Goal, SessionMeasure, SummaryMeasure, best
 from fairshot.studies.published import PublishedRow, same_name
 
 TRANSDUCTIVE = "transductive: unlabelled test images moved the classifiers"
-OVER_ORDERS = (OVERALL_AVG, LAST, INC_AVG, BASE_INC, HARMONIC_AVG)
+OVER_ORDERS = (
+    measures.OVERALL_AVG,
+    measures.LAST,
+    measures.INC_AVG,
+    measures.BASE_INC,
+    measures.HARMONIC_AVG,
+)
 Theirs = Callable[[PublishedRow], float | None]
 
 
@@ -124,9 +114,9 @@ class Table:
 def session_column(measure: SessionMeasure, t: int) -> Column:
     """Return the column of a measure in session t."""
     theirs: dict[str, Theirs] = {
-        OVERALL.title: lambda row: row.overall[t],
-        INC.title: lambda row: row.inc[t - 1] if row.inc else None,
-        PINC.title: lambda row: row.pinc.get(t),
+        measures.OVERALL.title: lambda row: row.overall[t],
+        measures.INC.title: lambda row: row.inc[t - 1] if row.inc else None,
+        measures.PINC.title: lambda row: row.pinc.get(t),
     }
     return Column(
         str(t),
@@ -141,9 +131,9 @@ def session_column(measure: SessionMeasure, t: int) -> Column:
 def summary_column(measure: SummaryMeasure) -> Column:
     """Return the column of a measure of the whole run."""
     theirs: dict[str, Theirs] = {
-        OVERALL_AVG.title: lambda row: row.average,
-        BICP.title: lambda row: row.bicp,
-        BASE_INC.title: lambda row: row.base_inc,
+        measures.OVERALL_AVG.title: lambda row: row.average,
+        measures.BICP.title: lambda row: row.bicp,
+        measures.BASE_INC.title: lambda row: row.base_inc,
     }
     title = f"{measure.title} (%)" if measure.unit else measure.title
     pick = theirs.get(measure.title)
@@ -152,7 +142,7 @@ def summary_column(measure: SummaryMeasure) -> Column:
 
 def summary_table(groups: Sequence[Group]) -> Table:
     """Return all summaries of our runs."""
-    columns = [summary_column(measure) for measure in SUMMARY_MEASURES]
+    columns = [summary_column(measure) for measure in measures.SUMMARY_MEASURES]
     return _table("summary", "Summary", "Averages over the sessions.", columns, groups)
 
 
@@ -161,7 +151,7 @@ def diagnosis_table(groups: Sequence[Group]) -> Table:
     meaning = (
         "accuracy of incremental classes if base classes may not be answered: what the features are worth"
     )
-    columns = [summary_column(measure) for measure in DIAGNOSES]
+    columns = [summary_column(measure) for measure in measures.DIAGNOSES]
     columns.append(Column("Novel-only avg (%)", meaning, "high", _novel_only))
     caption = "What tells a biased decision from features that do not suffice."
     return _table("diagnosis", "Diagnosis", caption, columns, groups)
@@ -176,24 +166,24 @@ def session_table(groups: Sequence[Group], t: int) -> Table:
     """Return all accuracies of our runs after session t."""
     columns = [
         replace(session_column(measure, t), title=f"{measure.title} (%)", band="")
-        for measure in SESSION_MEASURES
+        for measure in measures.SESSION_MEASURES
     ]
     return _table(f"session-{t}", f"After session {t}", "Accuracies after this session.", columns, groups)
 
 
 def overall_table(groups: Sequence[Group], rows: Sequence[PublishedRow]) -> Table:
     """Return overall accuracy in each session, and BICP (tables 5 to 7)."""
-    columns = [session_column(OVERALL, t) for t in range(groups[0].session_count)]
-    columns += [summary_column(OVERALL_AVG), summary_column(BICP)]
-    caption = f"Overall: {OVERALL.meaning}. BICP: {BICP.meaning}."
+    columns = [session_column(measures.OVERALL, t) for t in range(groups[0].session_count)]
+    columns += [summary_column(measures.OVERALL_AVG), summary_column(measures.BICP)]
+    caption = f"Overall: {measures.OVERALL.meaning}. BICP: {measures.BICP.meaning}."
     return _table("overall", "Overall accuracy in each session", caption, columns, groups, rows)
 
 
 def inc_table(groups: Sequence[Group], rows: Sequence[PublishedRow]) -> Table:
     """Return incremental accuracy in each session, and Base/Inc (tables 8 to 10)."""
-    columns = [session_column(INC, t) for t in range(1, groups[0].session_count)]
-    columns.append(summary_column(BASE_INC))
-    caption = f"Inc: {INC.meaning}. Base/Inc: {BASE_INC.meaning}."
+    columns = [session_column(measures.INC, t) for t in range(1, groups[0].session_count)]
+    columns.append(summary_column(measures.BASE_INC))
+    caption = f"Inc: {measures.INC.meaning}. Base/Inc: {measures.BASE_INC.meaning}."
     known = [row for row in rows if row.inc]
     return _table("incremental", "Incremental accuracy in each session", caption, columns, groups, known)
 
@@ -202,9 +192,9 @@ def main_table(groups: Sequence[Group], rows: Sequence[PublishedRow]) -> Table:
     """Return Inc and PInc in an early, a middle and the last session, overall average and BICP (table 1)."""
     last = groups[0].session_count - 1
     chosen = sorted({t for t in (2, (2 + last) // 2, last) if 2 <= t <= last})
-    columns = [session_column(measure, t) for measure in (INC, PINC) for t in chosen]
-    columns += [summary_column(OVERALL_AVG), summary_column(BICP)]
-    caption = f"Inc: {INC.meaning}. PInc: {PINC.meaning}. BICP: {BICP.meaning}."
+    columns = [session_column(measure, t) for measure in (measures.INC, measures.PINC) for t in chosen]
+    columns += [summary_column(measures.OVERALL_AVG), summary_column(measures.BICP)]
+    caption = f"Inc: {measures.INC.meaning}. PInc: {measures.PINC.meaning}. BICP: {measures.BICP.meaning}."
     known = [row for row in rows if row.inc]
     return _table("main", "Early, middle and last session", caption, columns, groups, known)
 
@@ -251,7 +241,7 @@ def _table(
     rows: Sequence[PublishedRow] = (),
 ) -> Table:
     backbones = [backbone_of(group) for group in groups]
-    with_ratio = any(column.title == BASE_INC.title for column in columns)
+    with_ratio = any(column.title == measures.BASE_INC.title for column in columns)
     theirs = [
         Row(
             row.label,

@@ -16,34 +16,22 @@ from numpy.typing import NDArray
 
 from fairshot.evaluation.result import Result
 from fairshot.files import write_atomically
-from fairshot.reporting.figures.style import (
-    BASE_COLOUR,
-    DASHES,
-    GRID,
-    MUTED,
-    NOVEL_COLOUR,
-    OVERALL_COLOUR,
-    PANELS_PER_ROW,
-    PUBLISHED,
-    THICK,
-    WIDE,
-    LineEnd,
-    count_in_integers,
-    label_line_ends,
-    legend_below,
-    legend_columns,
-    method_id,
-    method_styles,
-    panel_grid,
-    render,
-    report_style,
-)
+from fairshot.reporting.figures import style
 from fairshot.reporting.figures.writer import FigureInput, FigureWriter, ReportFigure, slug
 from fairshot.reporting.groups import Group, by_benchmark, group_results
 from fairshot.reporting.measures import BASE, CINC, INC, OVERALL, PINC, SessionMeasure
 from fairshot.studies.published import PublishedRow
 
-MOST_METHODS_PER_PANEL = len(DASHES)  # where a colour means a kind of classes, and dashes the methods
+MOST_METHODS_PER_PANEL = len(style.DASHES)  # where a colour means a kind of classes, and dashes the methods
+
+FEW_CAPTION = (
+    "The further two lines of a method lie apart, the more it favours one kind of classes: base over "
+    "novel on the left, the newest over earlier novel classes on the right."
+)
+MANY_CAPTION = (
+    "The lower a method lies on the right than on the left, the more it favours one kind of classes: "
+    "base over novel above, the newest over earlier novel classes below."
+)
 
 
 def write_figures(results: Sequence[Result], folder: Path) -> list[Path]:
@@ -56,7 +44,7 @@ def write_figures(results: Sequence[Result], folder: Path) -> list[Path]:
         if groups[0].session_count > 1:
             figures["trade-off"] = trade_off(groups)
         for name, figure in figures.items():
-            for kind, content in render(figure, ("png", "svg")).items():
+            for kind, content in style.render(figure, ("png", "svg")).items():
                 paths.append(folder / f"{name}{suffix}.{kind}")
                 write_atomically(paths[-1], content)
     return paths
@@ -69,7 +57,7 @@ def per_method(given: FigureInput, writer: FigureWriter) -> list[ReportFigure]:
     for index, group in enumerate(given.groups):
         alt = f"Line chart of {group.label}. {_described(group, BASE, INC, OVERALL)}"
         figure = accuracy_per_session([group])
-        figures.append(writer.embed(f"accuracy-{index}", figure, alt, method_id(index), files))
+        figures.append(writer.embed(f"accuracy-{index}", figure, alt, style.method_id(index), files))
     return figures
 
 
@@ -102,7 +90,7 @@ def comparison(given: FigureInput, writer: FigureWriter) -> list[ReportFigure]:
         imbalance(groups),
         "Imbalance between kinds of classes",
         f"Two line charts of accuracy over the sessions, by kind of class. {described}",
-        _imbalance_caption(len(groups)),
+        FEW_CAPTION if len(groups) <= MOST_METHODS_PER_PANEL else MANY_CAPTION,
     )
     return [overall, balance, kinds]
 
@@ -118,37 +106,29 @@ def _described(group: Group, *measures: SessionMeasure) -> str:
     return " ".join(sentences)
 
 
-def _imbalance_caption(methods: int) -> str:
-    if methods > MOST_METHODS_PER_PANEL:
-        return (
-            "The lower a method lies on the right than on the left, the more it favours one kind of classes: "
-            "base over novel above, the newest over earlier novel classes below."
-        )
-    return (
-        "The further two lines of a method lie apart, the more it favours one kind of classes: base over "
-        "novel on the left, the newest over earlier novel classes on the right."
-    )
-
-
-@report_style()
+@style.report_style()
 def accuracy_per_session(groups: Sequence[Group]) -> Figure:
     """Draw one panel per method: base, novel and overall accuracy per session, their deviation shaded."""
-    figure, panels = panel_grid(len(groups), 3.8, 3.1, sharex=True, sharey=True)
+    figure, panels = style.panel_grid(len(groups), 3.8, 3.1, sharex=True, sharey=True)
     for index, (axes, group) in enumerate(zip(panels, groups, strict=True)):
         _draw_accuracies(axes, group)
-        if index % PANELS_PER_ROW == 0:
+        if index % style.PANELS_PER_ROW == 0:
             axes.set_ylabel("accuracy (%)")
-        if index + PANELS_PER_ROW >= len(groups):
+        if index + style.PANELS_PER_ROW >= len(groups):
             axes.set_xlabel("session")
             axes.tick_params(labelbottom=True)
     return figure
 
 
 def _draw_accuracies(axes: Axes, group: Group) -> None:
-    lines = ((BASE, "base", BASE_COLOUR), (OVERALL, "overall", OVERALL_COLOUR), (INC, "novel", NOVEL_COLOUR))
+    lines = (
+        (BASE, "base", style.BASE),
+        (OVERALL, "overall", style.OVERALL),
+        (INC, "novel", style.NOVEL),
+    )
     axes.set_title(group.label)
     axes.set_ylim(0, 100)
-    count_in_integers(axes)
+    style.count_in_integers(axes)
     ends = []
     for measure, name, colour in lines:
         sessions, mean, deviation = curve(group, measure)
@@ -156,12 +136,12 @@ def _draw_accuracies(axes: Axes, group: Group) -> None:
             axes.plot(sessions, mean, color=colour, marker="o", label=name)
             low, high = mean - deviation, mean + deviation
             axes.fill_between(sessions, low, high, color=colour, alpha=0.2, linewidth=0)
-            ends.append(LineEnd(float(sessions[-1]), float(mean[-1]), f"{name} {mean[-1]:.0f}", colour))
+            ends.append(style.LineEnd(float(sessions[-1]), float(mean[-1]), f"{name} {mean[-1]:.0f}", colour))
     axes.margins(x=0.03)
-    label_line_ends(axes, ends, gap=6)
+    style.label_line_ends(axes, ends, gap=6)
 
 
-@report_style()
+@style.report_style()
 def overall_per_session(groups: Sequence[Group], rows: Sequence[PublishedRow] = ()) -> Figure:
     """Draw overall accuracy of all methods after each session, published ones as thin lines (fig. 5)."""
     theirs = {row.method: row for row in reversed(rows)}.values()  # the first row of each method
@@ -170,104 +150,93 @@ def overall_per_session(groups: Sequence[Group], rows: Sequence[PublishedRow] = 
     width += 0.075 * max(10, *map(len, labels))
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots()
-    ends: list[LineEnd] = []
+    ends: list[style.LineEnd] = []
     for row in theirs:
-        thin: dict[str, Any] = {"color": MUTED, "linewidth": 0.9, "alpha": 0.55, "gid": PUBLISHED}
+        thin: dict[str, Any] = {"color": style.MUTED, "linewidth": 0.9, "alpha": 0.55, "gid": style.PUBLISHED}
         axes.plot(range(len(row.overall)), row.overall, label=row.label, **thin)
-        ends.append(LineEnd(len(row.overall) - 1, row.overall[-1], row.label, MUTED, PUBLISHED, 7))
-    for group, style in zip(groups, method_styles(groups), strict=True):
+        ends.append(
+            style.LineEnd(len(row.overall) - 1, row.overall[-1], row.label, style.MUTED, style.PUBLISHED, 7)
+        )
+    for group, line_style in zip(groups, style.method_styles(groups), strict=True):
         sessions, mean, deviation = curve(group, OVERALL)
-        axes.plot(sessions, mean, label=group.label, **style)
-        low, high, id_ = mean - deviation, mean + deviation, style["gid"]
-        axes.fill_between(sessions, low, high, color=style["color"], alpha=0.2, linewidth=0, gid=id_)
-        weight = "bold" if style["linewidth"] == THICK else "normal"
+        axes.plot(sessions, mean, label=group.label, **line_style)
+        low, high, id_ = mean - deviation, mean + deviation, line_style["gid"]
+        axes.fill_between(sessions, low, high, color=line_style["color"], alpha=0.2, linewidth=0, gid=id_)
+        weight = "bold" if line_style["linewidth"] == style.THICK else "normal"
         end, text = (float(sessions[-1]), float(mean[-1])), f"{group.label} {mean[-1]:.1f}"
-        ends.append(LineEnd(*end, text, style["color"], id_, weight=weight))
+        ends.append(style.LineEnd(*end, text, line_style["color"], id_, weight=weight))
     axes.set(xlabel="session", ylabel="overall accuracy (%)")
-    count_in_integers(axes)
+    style.count_in_integers(axes)
     axes.margins(x=0.03, y=0.06)
-    label_line_ends(axes, ends, gap=17 / height)  # as far apart in print, however tall the figure
+    style.label_line_ends(axes, ends, gap=17 / height)  # as far apart in print, however tall the figure
     return figure
 
 
-@report_style()
+@style.report_style()
 def imbalance(groups: Sequence[Group]) -> Figure:
     """Draw base against novel accuracy, and current against past novel classes, after each session (fig. 2).
 
-    Few methods share their panels, where colours tell the kinds of classes apart, marks and dashes the
-    methods. With more of them each kind has a panel, and methods their own colours.
+    Few methods share two panels, where colours tell the kinds of classes apart, marks and dashes the methods.
+    With more of them each kind has a panel, and methods have their own colours.
     """
-    if len(groups) > MOST_METHODS_PER_PANEL:
-        return _panel_per_kind(groups)
-    sides = (
-        ("Base against novel classes", ((BASE, BASE_COLOUR, 1.0), (INC, NOVEL_COLOUR, 1.0))),
-        ("Current against past novel classes", ((CINC, NOVEL_COLOUR, 1.0), (PINC, NOVEL_COLOUR, 0.45))),
-    )
-    dashed = [  # their colour is to mean a kind of classes
-        style | {"color": MUTED, "linestyle": dash}
-        for style, dash in zip(method_styles(groups), DASHES, strict=False)
-    ]
-    figure = Figure(figsize=(WIDE, 3.9), layout="constrained")
-    for axes, (title, kinds) in zip(figure.subplots(1, 2, sharey=True), sides, strict=True):
-        for group, style in zip(groups, dashed, strict=True):
-            for measure, colour, alpha in kinds:
+    few = len(groups) <= MOST_METHODS_PER_PANEL
+    blue, orange = {"color": style.BASE}, {"color": style.NOVEL}
+    pale = orange | {"alpha": 0.45}
+    panels: list[tuple[str, list[tuple[SessionMeasure, dict[str, Any]]]]]
+    kinds: dict[str, dict[str, Any]] = {}
+    if few:
+        panels = [
+            ("Base against novel classes", [(BASE, blue), (INC, orange)]),
+            ("Current against past novel classes", [(CINC, orange), (PINC, pale)]),
+        ]
+        kinds = {"base": blue, "novel (right: current)": orange, "past novel": pale}
+        dashed = zip(style.method_styles(groups), style.DASHES, strict=False)
+        styles = [one | {"color": style.MUTED, "linestyle": dash} for one, dash in dashed]
+    else:
+        titles = {"Base classes": BASE, "Novel classes": INC, "Current novel": CINC, "Past novel": PINC}
+        panels = [(title, [(measure, {})]) for title, measure in titles.items()]
+        styles = style.method_styles(groups)
+    figure = Figure(figsize=(style.WIDE, 3.9 if few else 6.2), layout="constrained")
+    grid = figure.subplots(len(panels) // 2, 2, sharex=not few, sharey=True, squeeze=False)
+    for axes, (title, lines) in zip(grid.flat, panels, strict=True):
+        for group, line_style in zip(groups, styles, strict=True):
+            for measure, changed in lines:
                 sessions, mean, _ = curve(group, measure)
-                label = f"{group.label}: {measure.title}"
-                axes.plot(sessions, mean, alpha=alpha, label=label, **(style | {"color": colour}))
-        axes.set(xlabel="session", ylim=(0, 100))
-        axes.set_title(title)
-        count_in_integers(axes)
-    figure.axes[0].set_ylabel("accuracy (%)")
-    lines = [
-        Line2D([], [], color=BASE_COLOUR, label="base"),
-        Line2D([], [], color=NOVEL_COLOUR, label="novel (right: current)"),
-        Line2D([], [], color=NOVEL_COLOUR, alpha=0.45, label="past novel"),
-        *(Line2D([], [], label=g.label, **style) for g, style in zip(groups, dashed, strict=True)),
-    ]
-    legend_below(figure, lines, [str(line.get_label()) for line in lines], handlelength=3)
-    return figure
-
-
-def _panel_per_kind(groups: Sequence[Group]) -> Figure:
-    kinds = ((BASE, "Base classes"), (INC, "Novel classes"), (CINC, "Current novel"), (PINC, "Past novel"))
-    figure = Figure(figsize=(WIDE, 6.2), layout="constrained")
-    panels = figure.subplots(2, 2, sharex=True, sharey=True)
-    for axes, (measure, title) in zip(panels.flat, kinds, strict=True):
-        for group, style in zip(groups, method_styles(groups), strict=True):
-            sessions, mean, _ = curve(group, measure)
-            axes.plot(sessions, mean, label=f"{group.label}: {measure.title}", **style)
+                axes.plot(sessions, mean, label=f"{group.label}: {measure.title}", **(line_style | changed))
         axes.set(ylim=(0, 100), title=title)
-        count_in_integers(axes)
-    for row in panels:
-        row[0].set_ylabel("accuracy (%)")
-    for axes in panels[-1]:
+        style.count_in_integers(axes)
+    for axes in grid[-1]:
         axes.set_xlabel("session")
-    legend_below(figure, panels[0, 0].lines, [group.label for group in groups], handlelength=3)
+    for axes in grid[:, 0]:
+        axes.set_ylabel("accuracy (%)")
+    labels = [*kinds, *(group.label for group in groups)]
+    entries = [Line2D([], [], **one) for one in (*kinds.values(), *styles)]
+    style.legend_below(figure, entries, labels, handlelength=3)
     return figure
 
 
-@report_style()
+@style.report_style()
 def trade_off(groups: Sequence[Group]) -> Figure:
     """Draw novel against base accuracy: one path per method over the sessions, its last point large."""
     labels, width = [group.label for group in groups], 5.2
-    lines_of_legend = math.ceil(len(groups) / legend_columns(labels, width))
+    lines_of_legend = math.ceil(len(groups) / style.legend_columns(labels, width))
     figure = Figure(figsize=(width, 4.1 + 0.19 * lines_of_legend), layout="constrained")
     axes = figure.subplots()
     paths: list[Line2D] = []
-    for group, style in zip(groups, method_styles(groups), strict=True):
+    for group, line_style in zip(groups, style.method_styles(groups), strict=True):
         _, base, _ = curve(group, BASE)
         _, novel, _ = curve(group, INC)
         base = base[len(base) - len(novel) :]  # session 0 has no novel classes yet
-        paths += axes.plot(base, novel, label=group.label, markersize=4, **style)
-        axes.plot(base[-1:], novel[-1:], **(style | {"markersize": 10, "zorder": 2.4}))
+        paths += axes.plot(base, novel, label=group.label, markersize=4, **line_style)
+        axes.plot(base[-1:], novel[-1:], **(line_style | {"markersize": 10, "zorder": 2.4}))
     across, up = (_tens(np.concatenate([line.get_data()[i] for line in axes.lines])) for i in (0, 1))
-    axes.plot([0, 100], [0, 100], color=MUTED, alpha=0.6, linewidth=1, linestyle=(0, (6, 4)))
+    axes.plot([0, 100], [0, 100], color=style.MUTED, alpha=0.6, linewidth=1, linestyle=(0, (6, 4)))
     _draw_equal_harmonic_means(axes, across, up)
     axes.set(xlim=across, ylim=up, xlabel="base accuracy (%)", ylabel="novel accuracy (%)")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     axes.set_title("From session 1 to the last (large mark)")
-    legend_below(figure, paths, labels)
+    style.legend_below(figure, paths, labels)
     return figure
 
 
@@ -293,7 +262,7 @@ def _draw_equal_harmonic_means(axes: Axes, across: tuple[float, float], up: tupl
         shown = (novel >= low) & (novel <= high)
         if not shown.any():
             continue
-        axes.plot(base[shown], novel[shown], color=GRID, linewidth=1.2, zorder=1)
+        axes.plot(base[shown], novel[shown], color=style.GRID, linewidth=1.2, zorder=1)
         if shown[-1]:
             axes.annotate(
                 f"{word}{level}",
@@ -301,7 +270,7 @@ def _draw_equal_harmonic_means(axes: Axes, across: tuple[float, float], up: tupl
                 xytext=(5, 0),
                 textcoords="offset points",
                 annotation_clip=False,
-                color=MUTED,
+                color=style.MUTED,
                 fontsize=7,
                 va="center",
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,16 +10,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from fairshot.reporting.figures.style import (
-    BASE_COLOUR,
-    INK,
-    MUTED,
-    NOVEL_COLOUR,
-    WIDE,
-    method_id,
-    panel_grid,
-    report_style,
-)
+from fairshot.reporting.figures import style
 from fairshot.reporting.figures.writer import FigureInput, FigureSection, FigureWriter, ReportFigure
 from fairshot.reporting.groups import Group, is_baseline
 
@@ -45,22 +35,17 @@ def confusion_pixels(group: Group, t: int) -> NDArray[np.uint8]:
     """
     matrix = shares(group, t)
     pixels = np.zeros((*matrix.shape, 4))
-    pixels[: group.base_classes, :, :3] = to_rgb(BASE_COLOUR)
-    pixels[group.base_classes :, :, :3] = to_rgb(NOVEL_COLOUR)
+    pixels[: group.base_classes, :, :3] = to_rgb(style.BASE)
+    pixels[group.base_classes :, :, :3] = to_rgb(style.NOVEL)
     pixels[:, :, 3] = np.sqrt(matrix)
     return np.round(255 * pixels).astype(np.uint8)
 
 
-class Answers(NamedTuple):
-    """Percent of test images answered rightly, with another base class, with another novel class."""
+def answers(group: Group, t: int) -> dict[str, tuple[float, ...]]:
+    """Return percent of test images answered rightly, with another base class, with another novel class.
 
-    rightly: float
-    other_base: float
-    other_novel: float
-
-
-def answers(group: Group, t: int) -> dict[str, Answers]:
-    """Count the answers to test images of base and of novel classes, pooled over classes and seeds."""
+    By kind of class, base or novel, pooled over classes and seeds.
+    """
     confusion = np.sum([result.confusion_arrays[t] for result in group.alike], axis=0)
     base, found = group.base_classes, {}
     for kind, rows in (("base", slice(0, base)), ("novel", slice(base, None))):
@@ -70,14 +55,14 @@ def answers(group: Group, t: int) -> dict[str, Answers]:
         right = np.diagonal(confusion)[rows].sum()
         to_base, to_novel = block[:, :base].sum(), block[:, base:].sum()
         wrong = (to_base - right, to_novel) if kind == "base" else (to_base, to_novel - right)
-        found[kind] = Answers(*(float(100 * part / block.sum()) for part in (right, *wrong)))
+        found[kind] = tuple(float(100 * part / block.sum()) for part in (right, *wrong))
     return found
 
 
-@report_style()
+@style.report_style()
 def confusion(groups: Sequence[Group]) -> Figure:
     """Draw confusion matrices after the last session."""
-    figure, panels = panel_grid(len(groups), 3.5, 3.8)
+    figure, panels = style.panel_grid(len(groups), 3.5, 3.8)
     for axes, group in zip(panels, groups, strict=True):
         _draw_confusion(axes, group)
     panels[0].set_ylabel("true class")
@@ -93,13 +78,10 @@ def _draw_confusion(axes: Axes, group: Group) -> None:
     axes.set_title(group.class_label)
     axes.set_xlabel("answered class")
     if base < seen:
-        axes.axhline(base, color=INK, linewidth=0.8)
-        axes.axvline(base, color=INK, linewidth=0.8)
-        axes.set_xticks([base / 2, (base + seen) / 2], ["base", "novel"])
-        axes.set_yticks([base / 2, (base + seen) / 2], ["base", "novel"], rotation=90, va="center")
-        for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
-            labels[0].set_color(BASE_COLOUR)
-            labels[1].set_color(NOVEL_COLOUR)
+        axes.axhline(base, color=style.INK, linewidth=0.8)
+        axes.axvline(base, color=style.INK, linewidth=0.8)
+        style.label_blocks(axes.xaxis, base, seen)
+        style.label_blocks(axes.yaxis, base, seen, rotation=90, va="center")
         axes.tick_params(length=0)
 
 
@@ -122,15 +104,15 @@ def difference(group: Group, reference: Group) -> Floats:
     return class_accuracies(group, last) - class_accuracies(reference, last)
 
 
-@report_style()
+@style.report_style()
 def class_bars(group: Group, points: Floats, title: str) -> Figure:
     """Draw bars of gain and loss, base and novel classes apart, each sorted."""
     base, names = group.base_classes, group.results[0].class_names
-    kinds = (("base", slice(0, base), BASE_COLOUR), ("novel", slice(base, None), NOVEL_COLOUR))
+    kinds = (("base", slice(0, base), style.BASE), ("novel", slice(base, None), style.NOVEL))
     everyone = np.arange(len(points))
     order = np.concatenate([everyone[span][np.argsort(points[span], kind="stable")] for _, span, _ in kinds])
     x = everyone + max(1, len(points) // 40) * (everyone >= base)  # a gap between base and novel
-    figure = Figure(figsize=(WIDE, 3.4), layout="constrained")
+    figure = Figure(figsize=(style.WIDE, 3.4), layout="constrained")
     axes = figure.subplots()
     for kind, span, colour in kinds:
         values = points[order][span]
@@ -139,7 +121,7 @@ def class_bars(group: Group, points: Floats, title: str) -> Figure:
             axes.bar(x[span], values, width=0.85, color=colour, label=label)
             ends = (x[span][0] - 0.5, x[span][-1] + 0.5)
             axes.plot(ends, [values.mean()] * 2, color=colour, linewidth=1, linestyle="--", alpha=0.8)
-    axes.axhline(0, color=MUTED, linewidth=0.8)
+    axes.axhline(0, color=style.MUTED, linewidth=0.8)
     axes.set(title=title, ylabel="accuracy (percentage points)", xlabel="class, sorted")
     if len(points) <= NAMED_CLASSES:
         axes.set_xticks(x, [names[i] for i in order], rotation=90, fontsize=min(7, 360 / len(points)))
@@ -179,7 +161,7 @@ def _draw(given: FigureInput, writer: FigureWriter) -> list[ReportFigure]:
         named = f"Most gained: {', '.join(gained) or 'none'}. Most lost: {', '.join(lost) or 'none'}."
         alt = f"{title}. Bar chart, one bar per class. {named}"
         figure = class_bars(group, points, title)
-        figures.append(writer.write(key, figure, alt=alt, caption=named, method=method_id(index)))
+        figures.append(writer.write(key, figure, alt=alt, caption=named, method=style.method_id(index)))
     return figures
 
 

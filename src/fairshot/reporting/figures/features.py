@@ -16,14 +16,7 @@ from sklearn.manifold import TSNE
 
 from fairshot.evaluation.diagnostics import feature_mapping_occupancy
 from fairshot.progress import SILENT, Reporter
-from fairshot.reporting.figures.style import (
-    BASE_COLOUR,
-    MARKERS,
-    NOVEL_COLOUR,
-    method_id,
-    panel_grid,
-    report_style,
-)
+from fairshot.reporting.figures import style
 from fairshot.reporting.figures.writer import FigureInput, FigureSection, FigureWriter, ReportFigure
 from fairshot.reporting.groups import Group
 from fairshot.reporting.measures import INC_AVG
@@ -85,10 +78,10 @@ def embed_on_plane(vectors: Floats) -> Floats:
     return plane
 
 
-@report_style()
+@style.report_style()
 def tsne(methods: Sequence[MethodFeatures], reporter: Reporter = SILENT) -> Figure:
     """Draw test features in two dimensions: whether novel classes form clusters of their own (fig. 1, 6)."""
-    figure, panels = panel_grid(len(methods), 3.1, 3.3)
+    figure, panels = style.panel_grid(len(methods), 3.1, 3.3)
     with reporter.track("t-SNE", len(methods)) as advance:
         for axes, method in zip(panels, methods, strict=True):
             _draw_plane(axes, method)
@@ -105,8 +98,8 @@ def _draw_plane(axes: Axes, method: MethodFeatures) -> None:
     chosen = shown_images(method.features)
     plane = embed_on_plane(method.normalised[chosen])
     labels, is_base = method.features.labels[chosen], method.features.is_base[chosen]
-    clouds = [(plane[is_base], 5.0, 0.3, "base", BASE_COLOUR, "o")]
-    for label, colour, marker in zip(np.unique(labels[~is_base]), NOVEL_SHADES, MARKERS, strict=False):
+    clouds = [(plane[is_base], 5.0, 0.3, "base", style.BASE, "o")]
+    for label, colour, marker in zip(np.unique(labels[~is_base]), NOVEL_SHADES, style.MARKERS, strict=False):
         name = f"novel: {method.group.results[0].class_names[label]}"
         clouds.append((plane[labels == label], 13.0, 0.9, name, colour, marker))
     for points, size, alpha, name, colour, marker in clouds:
@@ -115,23 +108,29 @@ def _draw_plane(axes: Axes, method: MethodFeatures) -> None:
             x, y, size, color=colour, marker=marker, alpha=alpha, label=name, linewidth=0, rasterized=True
         )
     axes.set_title(method.group.label)
-    axes.set_gid(method_id(method.index))
+    axes.set_gid(style.method_id(method.index))
     axes.set(xticks=[], yticks=[], xlabel="t-SNE axis 1 (no unit)", ylabel="t-SNE axis 2 (no unit)")
     axes.grid(False)
 
 
-@report_style()
+@style.report_style()
 def heat_map(methods: Sequence[MethodFeatures]) -> Figure:
     """Draw normalised features, one row per image: which of them base and novel classes use (fig. 7)."""
-    figure, panels = panel_grid(len(methods), 3.6, 3.6)
-    rows = [_heat_rows(method.features) for method in methods]
-    tables = [method.normalised[chosen] for method, chosen in zip(methods, rows, strict=True)]
+    figure, panels = style.panel_grid(len(methods), 3.6, 3.6)
+    tables, borders = [], []
+    for method in methods:  # every n-th image in the order of classes: base and novel keep their proportion
+        order = np.argsort(method.features.labels, kind="stable")
+        chosen = order[np.linspace(0, len(order) - 1, min(HEAT_ROWS, len(order))).round().astype(int)]
+        tables.append(method.normalised[chosen])
+        borders.append(int(method.features.is_base[chosen].sum()))
     top = max(float(np.percentile(table, 99.5)) for table in tables)
-    for axes, method, table, chosen in zip(panels, methods, tables, rows, strict=True):
+    for axes, method, table, border in zip(panels, methods, tables, borders, strict=True):
         image = axes.imshow(table, "cividis", aspect="auto", vmin=0, vmax=top, interpolation="nearest")
-        _part_base_from_novel(axes, int(method.features.is_base[chosen].sum()), len(chosen))
+        axes.axhline(border - 0.5, color="white", linewidth=1.2)
+        style.label_blocks(axes.yaxis, border, len(table), rotation=90, va="center")
+        axes.grid(False)
         axes.set_title(method.group.label)
-        axes.set_gid(method_id(method.index))
+        axes.set_gid(style.method_id(method.index))
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axes.set_xlabel("feature of g (index)")
     panels[0].set_ylabel("test images")
@@ -139,40 +138,27 @@ def heat_map(methods: Sequence[MethodFeatures]) -> Figure:
     return figure
 
 
-def _part_base_from_novel(axes: Axes, border: int, rows: int) -> None:
-    axes.axhline(border - 0.5, color="white", linewidth=1.2)
-    axes.set_yticks([border / 2, (border + rows) / 2], ["base", "novel"], rotation=90, va="center")
-    for tick, colour in zip(axes.get_yticklabels(), (BASE_COLOUR, NOVEL_COLOUR), strict=True):
-        tick.set_color(colour)
-    axes.grid(False)
-
-
-def _heat_rows(features: Features) -> NDArray[np.int64]:
-    """Choose every n-th image in the order of classes, so that base and novel keep their proportion."""
-    order = np.argsort(features.labels, kind="stable")
-    chosen = np.linspace(0, len(order) - 1, min(HEAT_ROWS, len(order))).round().astype(int)
-    rows: NDArray[np.int64] = order[chosen]
-    return rows
-
-
-@report_style()
+@style.report_style()
 def occupancy(methods: Sequence[MethodFeatures]) -> Figure:
     """Draw FMO of base and of novel test images, a pair of bars per method (fig. 8)."""
     figure = Figure(figsize=(6.2, 0.62 * len(methods) + 1.2), layout="constrained")
     axes = figure.subplots()
     for row, method in enumerate(methods):
         values, is_base = method.occupancies, method.features.is_base
-        for shift, chosen, colour in ((-0.19, is_base, BASE_COLOUR), (0.19, ~is_base, NOVEL_COLOUR)):
+        for shift, chosen, colour in (
+            (-0.19, is_base, style.BASE),
+            (0.19, ~is_base, style.NOVEL),
+        ):
             if chosen.any():
                 bars = axes.barh(row + shift, float(values[chosen].mean()), height=0.36, color=colour)
                 for drawn in (*bars, *axes.bar_label(bars, fmt="%.1f", padding=4, fontsize=8)):
-                    drawn.set_gid(method_id(method.index))
+                    drawn.set_gid(style.method_id(method.index))
     axes.set_yticks(range(len(methods)), [method.group.label for method in methods])
     axes.invert_yaxis()
     axes.margins(x=0.1)
     axes.set_xlabel("FMO (sum of normalised features, no unit)")
     axes.grid(False, axis="y")
-    handles = [Patch(color=BASE_COLOUR, label="base"), Patch(color=NOVEL_COLOUR, label="novel")]
+    handles = [Patch(color=style.BASE, label="base"), Patch(color=style.NOVEL, label="novel")]
     figure.legend(handles=handles, loc="outside upper right", ncols=2)
     return figure
 
@@ -200,19 +186,13 @@ def _with(value: float, values: Mapping[str, float]) -> str:
     return ", ".join(label for label, other in values.items() if f"{other:.1f}" == f"{value:.1f}")
 
 
-def _read_features(given: FigureInput) -> list[MethodFeatures]:
-    found = []
-    for index, group in enumerate(given.groups):
-        kept = (run.read_features() for run in given.runs if group.holds(run.result))
-        features = next((one for one in kept if one is not None), None)
-        if features is not None:
-            found.append(MethodFeatures(group, index, features))
-    return found
-
-
 def _draw(given: FigureInput, writer: FigureWriter) -> list[ReportFigure]:
     """Draw t-SNE, heat map and FMO of one run of each method that kept its features."""
-    methods = _read_features(given)
+    methods = []
+    for index, group in enumerate(given.groups):
+        kept = (run.read_features() for run in given.runs if group.holds(run.result))
+        if (features := next((one for one in kept if one is not None), None)) is not None:
+            methods.append(MethodFeatures(group, index, features))
     if not methods:
         return []
     names = ", ".join(method.group.label for method in methods)

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from fairshot.reporting.figures.style import MUTED, WIDE, method_style, report_style
 from fairshot.reporting.figures.writer import FigureInput, FigureSection, FigureWriter, ReportFigure
-from fairshot.reporting.runs import TradeOff
+from fairshot.studies.tradeoff import TradeOff
 
 TITLES = ("Rule", "Setting", "Overall (%)", "Novel (%)", "Harmonic mean (%)")
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.style import context
@@ -36,9 +38,7 @@ COLOURS = {
     "m6": ("#9e77d6", "#c3a5ff"),
     "m7": ("#0a0a0a", "#ffffff"),  # SVG names no pure black, which a page could then not lighten
 }
-INK, MUTED, GRID, BASE_COLOUR, NOVEL_COLOUR, OVERALL_COLOUR, *METHOD_COLOURS = (
-    c for c, _ in COLOURS.values()
-)
+INK, MUTED, GRID, BASE, NOVEL, OVERALL, *METHODS = (colour for colour, _ in COLOURS.values())
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 DASHES = ("-", "--", "-.", ":")
 PANELS_PER_ROW = 3
@@ -46,38 +46,17 @@ WIDE = 8.4  # inches of a figure that fills the width of the page
 THICK = 2.8  # points, of a line that stands out
 PUBLISHED = "published"  # the id that all published lines share, as each method has its own
 
-_SETTINGS: dict[str, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "axes.titlesize": 10,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": GRID,
-    "grid.linewidth": 0.7,
-    "lines.linewidth": 1.8,
-    "lines.markersize": 4.5,
-    "legend.frameon": False,
-    "figure.facecolor": "white",
-    "text.parse_math": False,  # class names may hold a dollar sign
-    "svg.fonttype": "none",
-    "svg.hashsalt": "fairshot",
-    "pdf.fonttype": 42,
-}
+_COLOURED = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+_STYLE: list[str | dict[str, Any]] = [
+    str(files("fairshot.reporting") / "data" / "report.mplstyle"),
+    {"grid.color": GRID, **dict.fromkeys(_COLOURED, INK)},
+]
 
 
 @contextmanager
 def report_style() -> Iterator[None]:
     """Draw in the style of the report, leaving the caller's settings as they were; also a decorator."""
-    with context(_SETTINGS):
+    with context(_STYLE):
         yield
 
 
@@ -103,9 +82,9 @@ def method_style(index: int, thick: bool = False) -> dict[str, Any]:
     Any two differ in colour or dash, for some figures have no markers; those of one colour in marker too.
     """
     return {
-        "color": METHOD_COLOURS[index % len(METHOD_COLOURS)],
+        "color": METHODS[index % len(METHODS)],
         "marker": MARKERS[index % len(MARKERS)],
-        "linestyle": DASHES[index // len(METHOD_COLOURS) % len(DASHES)],
+        "linestyle": DASHES[index // len(METHODS) % len(DASHES)],
         "linewidth": THICK if thick else 1.4,
         "zorder": 2.2 if thick else 2,  # above other lines, below their markers
         "gid": method_id(index),
@@ -181,6 +160,13 @@ def label_line_ends(axes: Axes, ends: Sequence[LineEnd], gap: float = 4.2) -> No
             gid=end.id or None,
             arrowprops=_LEADER | {"color": end.colour} if moved else None,
         )
+
+
+def label_blocks(axis: Axis, border: float, end: float, **options: Any) -> None:
+    """Name the blocks of base and of novel classes, which meet at the border, in their colours."""
+    axis.set_ticks([border / 2, (border + end) / 2], ["base", "novel"], **options)
+    for label, colour in zip(axis.get_ticklabels(), (BASE, NOVEL), strict=True):
+        label.set_color(colour)
 
 
 def render(figure: Figure, kinds: Sequence[str]) -> dict[str, bytes]:
