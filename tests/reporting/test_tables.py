@@ -284,6 +284,7 @@ def test_shuffled_runs_stand_aside_where_others_keep_the_official_order():
     assert in_main_order(results[2:]) == results[2:]
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_a_row_of_orders_without_a_line_of_its_own_is_on_the_page(tmp_path):
     for index, result in enumerate([*runs()[:1], *runs("ncm")[2:]]):
         write_run(tmp_path / f"run-{index}", result, features=False)
@@ -293,6 +294,7 @@ def test_a_row_of_orders_without_a_line_of_its_own_is_on_the_page(tmp_path):
     assert line.startswith("| ncm (2 class orders) |")
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_the_page_and_its_files_hold_the_table(tmp_path):
     for index, result in enumerate([*runs(), *runs("ncm", novel=0.2)]):
         write_run(tmp_path / f"run-{index}", result, features=False)
@@ -307,6 +309,7 @@ def test_the_page_and_its_files_hold_the_table(tmp_path):
     ]
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_a_collection_of_class_orders_given_as_a_further_folder_fills_the_table(tmp_path):
     official, _, *shuffled = runs()
     other = make_result(recipe={"benchmark": {"class_order_seed": None}, "training": {"epochs": 9}})

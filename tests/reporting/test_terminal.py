@@ -1,4 +1,4 @@
-"""Tables in a terminal: every number is the one of Result.metrics, the best is starred, 80 columns suffice."""
+"""Tables in a terminal: each number is that of Result.metrics, the best is starred, 80 columns suffice."""
 
 import io
 import re
