@@ -91,9 +91,7 @@ class OtherImages(UserError):
     difference: str
 
     def __str__(self) -> str:
-        return (
-            f"the base session of {self.run} was on other images than those found here: {self.difference}"
-        )
+        return f"the base session of {self.run} was on other images than those found here: {self.difference}"
 
 
 @dataclass(eq=False)

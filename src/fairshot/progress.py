@@ -27,6 +27,7 @@ class RunFinished(Notice):
     """A run was finished by an earlier call."""
 
     folder: Path
+    trial: bool = False  # whether it is part of a study, and not run by itself
 
     def __str__(self) -> str:
         return f"{self.folder} is finished already"

@@ -19,7 +19,8 @@ from pathlib import Path
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(  # with what they need, all that takes long to import
     [
-        *("fairshot.speed.mixtures", "fairshot.speed.train", "fairshot.cli.curves", "fairshot.cli.grid"),
+        *("fairshot.speed.mixtures", "fairshot.speed.train", "fairshot.studies.tradeoff", "fairshot.studies.tuning"),
+        *("fairshot.studies.poisoning", "fairshot.studies.comparison", "fairshot.reporting.figures"),
         *("fairshot.reporting.ablations", "fairshot.teaching.from_backbone"),
     ]
 )

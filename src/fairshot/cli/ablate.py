@@ -1,32 +1,25 @@
-"""`fairshot ablate`: what each part of SSS adds (table 2), and ways to use its features (3 and 11)."""
+"""`fairshot ablate`: what each part of SSS adds (table 2), and how its features decide (3 and 11)."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-import yaml
 
-from fairshot.cli.console import this_command
-from fairshot.cli.options import Base, Device, Fresh, Root, Seed, Set
-from fairshot.cli.run import present, run_with_bars
+from fairshot.cli.console import ConsoleReporter, this_command
+from fairshot.cli.options import Base, Device, Fresh, Root, Seed, Set, study_options
+from fairshot.cli.run import present
 from fairshot.files import write_atomically
+
+if TYPE_CHECKING:
+    from fairshot.studies import Ablation
+    from fairshot.studies.ablation import Table
 
 app = typer.Typer(help="Switch parts of SSS on one by one, or change how it decides.", no_args_is_help=True)
 
 BENCHMARK = "cifar100"
 PAGE = "ablation.md"
-PARTS = ("intra", "inter", "sr", "resistance", "calibration")
-COMPONENTS = {
-    "baseline": (),
-    "intra": PARTS[:1],
-    "inter": PARTS[:2],
-    "sr": PARTS[:3],
-    "resistance": PARTS[:4],
-    "calibration": PARTS[:5],
-}
-FEATURES = ("separately", "transferable_only", "specific_only", "pre", "post", "anomaly_detection")
 
 RecipeName = Annotated[
     str | None, typer.Argument(metavar="RECIPE", help=f"A recipe of SSS; if not given, that for {BENCHMARK}.")
@@ -51,12 +44,8 @@ def components_command(
     """
     from fairshot.reporting.ablations import components_page  # torch: seconds, and --help needs none
 
-    rows: dict[str, dict[str, Any]] = {
-        name: {part: part in switched_on for part in PARTS} for name, switched_on in COMPONENTS.items()
-    }
-    sharing = ("sr", "resistance", "calibration")
-    runs = _run_rows(recipe, rows, sharing, set_, seed, device, out, fresh, root, base)
-    write_atomically(out / PAGE, components_page(runs, this_command()).encode())
+    done = _run_table("components", recipe, set_, seed, device, out, fresh, root, base)
+    write_atomically(out / PAGE, components_page(done.runs, this_command()).encode())
 
 
 @app.command("features")
@@ -76,17 +65,13 @@ def features_command(
     """
     from fairshot.reporting.ablations import features_page
 
-    rows: dict[str, dict[str, Any]] = {
-        decision: {"decision": decision, "resistance": False, "calibration": False} for decision in FEATURES
-    }
-    runs = _run_rows(recipe, rows, FEATURES, set_, seed, device, out, fresh, root, base)
-    write_atomically(out / PAGE, features_page(runs, this_command()).encode())
+    done = _run_table("features", recipe, set_, seed, device, out, fresh, root, base)
+    write_atomically(out / PAGE, features_page(done.runs, this_command()).encode())
 
 
-def _run_rows(
+def _run_table(
+    table: Table,
     recipe: str | None,
-    rows: dict[str, dict[str, Any]],
-    sharing: tuple[str, ...],  # rows of one base session: the first one's, if none is given
     overrides: list[str],
     seed: int | None,
     device: str,
@@ -94,27 +79,12 @@ def _run_rows(
     fresh: bool,
     root: Path | None,
     base: Path | None,
-) -> dict[str, Path]:
-    """Run the rows of a table, each a run of its own; a base session that does not fit is refused first."""
-    from fairshot.evaluation.experiment import RunOptions, check_taken_over
-    from fairshot.recipes import default_recipe, load_recipe
-    from fairshot.training.hardware import choose_hardware
+) -> Ablation:
+    """Run the rows of a table and show them."""
+    from fairshot.recipes import default_recipe
+    from fairshot.studies import ablate
 
-    recipe = recipe or default_recipe(BENCHMARK)
-    fabric = choose_hardware(device)
-    planned, results = [], []
-    for name, changes in rows.items():
-        settings = [f"method.{key}={yaml.safe_dump(value).split()[0]}" for key, value in changes.items()]
-        chosen = load_recipe(recipe, [*overrides, *settings], seed)
-        first = None if name == sharing[0] else out / sharing[0]
-        taken = (base or first) if name in sharing else None
-        place = RunOptions(out / name, fabric, this_command(), root, base=taken, fresh=fresh)
-        if base is not None:
-            check_taken_over(chosen, place)
-        planned.append((chosen, place))
-    for chosen, place in planned:
-        result = run_with_bars(chosen, place)
-        assert result is not None  # there is one process
-        results.append(result)
-    present(results, out)
-    return {name: out / name for name in rows}
+    options = study_options(ConsoleReporter(), device, None, root, fresh)
+    done = ablate(table, recipe or default_recipe(BENCHMARK), out, overrides, seed, base, options)
+    present({done.runs[row]: result for row, result in done.results.items()}, out)
+    return done

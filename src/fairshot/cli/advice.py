@@ -17,7 +17,6 @@ OPTIONS: dict[type, str] = {
     errors.PicturesNotFound: "; say where they are with --data",
     errors.PseudoNovelUnfit: "; change --novel",
     errors.HeldOutUnfit: "; give a smaller --held-out",
-    progress.RunFinished: "; --fresh runs it again",
 }
 NAMED = 5  # runs that advice names
 SMALL_SIZE, SMALL_RESIZE = 32, 36  # pixels of images that a CPU can learn from in minutes
@@ -52,6 +51,11 @@ def _of_sss_first(result: Path) -> tuple[bool, Path]:
         return json.loads(result.read_bytes()).get("method") != "sss", result
     except (OSError, ValueError, AttributeError):  # it is no result, or not readable
         return True, result
+
+
+@advice.register
+def _(notice: progress.RunFinished) -> str:
+    return "" if notice.trial else "; --fresh runs it again"
 
 
 @advice.register

@@ -1,4 +1,4 @@
-"""One run: a recipe becomes a folder with a result. Interrupted anywhere, the same call goes on from there."""
+"""One run: a recipe becomes a folder with a result. Interrupted anywhere, the same call goes on."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def run(recipe: Recipe, options: RunOptions) -> Result | None:
     with _prepared(recipe, options) if first else nullcontext():
         options.fabric.barrier()  # the folder is in order before anybody reads it
         if (options.out / RESULT).is_file():
-            options.reporter.say(RunFinished(options.out))
+            options.reporter.say(RunFinished(options.out, trial=options.prepare is not None))
             return Result.read(options.out) if first else None
         if split is not None and first:
             split.write(options.out)

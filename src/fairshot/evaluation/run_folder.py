@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -84,3 +87,15 @@ def recorded_recipe(folder: Path) -> Recipe | None:
         return read_recipe(folder / RECIPE)
     except UserError:  # there is none, or it is of a method or a version that is not known here
         return None
+
+
+def command_on_base(
+    run: Path, method: Mapping[str, Any], out: str, photos: Path | None, root: Path | None
+) -> str:
+    """Return the command that decides by other settings on the base session and the images of a run."""
+    command = ["fairshot", "run", str(run / RECIPE), "--base", str(run)]
+    for key, value in method.items():
+        command.append(f"--set=method.{key}={value if isinstance(value, str) else json.dumps(value)}")
+    given = (("--data", photos), ("--root", root))
+    command += [word for option, folder in given if folder is not None for word in (option, str(folder))]
+    return shlex.join([*command, "--out", out])

@@ -19,32 +19,39 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairshot.studies.ablation import Ablation, ablate
-    from fairshot.studies.comparison import Comparison, compare
-    from fairshot.studies.execute import StudyOptions
-    from fairshot.studies.poisoning import Poisoning, poison
-    from fairshot.studies.reproducibility import Verdict, judge
-    from fairshot.studies.tradeoff import TradeOff, choose_gate
-    from fairshot.studies.tuning import Tuning, tune
+    from fairshot.studies.ablation import Ablation as Ablation
+    from fairshot.studies.ablation import ablate as ablate
+    from fairshot.studies.comparison import Comparison as Comparison
+    from fairshot.studies.comparison import compare as compare
+    from fairshot.studies.execute import StudyOptions as StudyOptions
+    from fairshot.studies.poisoning import Poisoning as Poisoning
+    from fairshot.studies.poisoning import poison as poison
+    from fairshot.studies.reproducibility import Verdict as Verdict
+    from fairshot.studies.reproducibility import judge as judge
+    from fairshot.studies.tradeoff import TradeOff as TradeOff
+    from fairshot.studies.tradeoff import choose_gate as choose_gate
+    from fairshot.studies.tuning import Tuning as Tuning
+    from fairshot.studies.tuning import tune as tune
 
-__all__ = [
-    *("Ablation", "Comparison", "Poisoning", "StudyOptions", "TradeOff", "Tuning", "Verdict"),
-    *("ablate", "choose_gate", "compare", "judge", "poison", "tune"),
-]
-_MODULES = {
-    "ablation": ("Ablation", "ablate"),
-    "comparison": ("Comparison", "compare"),
-    "execute": ("StudyOptions",),
-    "poisoning": ("Poisoning", "poison"),
-    "reproducibility": ("Verdict", "judge"),
-    "tradeoff": ("TradeOff", "choose_gate"),
-    "tuning": ("Tuning", "tune"),
+_MODULES = {  # of the names that can be imported from here
+    "Ablation": "ablation",
+    "ablate": "ablation",
+    "Comparison": "comparison",
+    "compare": "comparison",
+    "StudyOptions": "execute",
+    "Poisoning": "poisoning",
+    "poison": "poisoning",
+    "Verdict": "reproducibility",
+    "judge": "reproducibility",
+    "TradeOff": "tradeoff",
+    "choose_gate": "tradeoff",
+    "Tuning": "tuning",
+    "tune": "tuning",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for: torch takes seconds."""
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"{__name__} has no {name}")
+    if name not in _MODULES:
+        raise AttributeError(f"{__name__} has no {name}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -64,7 +64,7 @@ def execute(planned: Sequence[PlannedRun], options: StudyOptions) -> Iterator[Ru
     reporter = options.reporter
     with reporter.track("runs", len(planned), len(done)) as advance:
         for each in done:
-            reporter.say(RunFinished(each.out))
+            reporter.say(RunFinished(each.out, trial=each.prepare is not None))
             yield RunStatus(each)
         for left, status in enumerate(_start(waiting, options), start=1 - len(waiting)):
             if status.problem is None:

@@ -158,9 +158,7 @@ class Point:
         """Return the point as it is written."""
         values = {name: getattr(self, name) for name in METRICS}
         gate, marks = self.gate, {"tuned": tuned, "of_run": of_run}
-        return CurvePoint(
-            rule=gate.family, setting=gate.position, method=gate.settings(), **values, **marks
-        )
+        return CurvePoint(rule=gate.family, setting=gate.position, method=gate.settings(), **values, **marks)
 
 
 def choose_gate(
@@ -187,6 +185,8 @@ def choose_gate(
     check_images(run, stream)  # before a network is trained that nothing could be done with
     novel, held_out = pseudo_sizes(stream, novel, held_out)
     planned = _plan_splits(folder, recipe, splits, novel, held_out, own_pictures)
+    folder.mkdir(parents=True, exist_ok=True)
+    reporter.say(options.command)
     for status in execute(planned, replace(options, fresh=False)):
         status.check()
     streams = []
@@ -218,19 +218,19 @@ def _plan_splits(
 ) -> list[PlannedRun]:
     """Plan a training per split; one that is there already keeps its recipe, which must train alike.
 
-    The first is in the folder itself, the others in folders below, with the seeds that follow its own.
+    Their seeds follow that of the first one.
     """
     planned: list[PlannedRun] = []
-    for number in range(splits):
-        out = folder / f"split{number + 1}" if number else folder
-        seed = planned[0].recipe.seed + number if planned else recipe.seed
+    for number in range(1, splits + 1):
+        out = folder / f"split{number}"
+        seed = planned[-1].recipe.seed + 1 if planned else recipe.seed
         recorded = recipe_of(out) if (out / RECIPE).is_file() else replace(recipe, seed=seed)
         if replace(recorded, seed=recipe.seed).training_part() != recipe.training_part():
             raise UserError(
                 f"{out} holds the training of another recipe; only the seed and the decision may differ"
             )
         prepare = partial(pseudo_stream, novel=novel, held_out=held_out, seed=recorded.seed)
-        name = f"pseudo-novel split {number + 1}"
+        name = f"pseudo-novel split {number}"
         planned.append(PlannedRun(recorded, out, name, split=own_pictures, prepare=prepare))
     return planned
 
