@@ -80,8 +80,8 @@ def cifar(tmp_path_factory):
     results += [
         make_result("sss", s, "cifar100", SIZES["cifar100"], novel=0.5, recipe=switches) for s in (0, 1)
     ]
-    for place, result in enumerate(results):
-        write_run(folder / f"{result.method}-{place}", result, trade_off=place == 1)
+    for index, result in enumerate(results):
+        write_run(folder / f"{result.method}-{index}", result, trade_off=index == 1)
     return SimpleNamespace(
         page=write_report([folder], folder / "page", "fairshot report runs"), results=results
     )
@@ -241,13 +241,13 @@ def test_missing_pieces_are_named(tmp_path):
 
 @pytest.mark.usefixtures("blank_figures")
 def test_a_run_on_the_base_session_of_another_lacks_no_training_and_cores_are_told_once(tmp_path):
-    runs = {"own": ("", "NVIDIA H200"), "taken": (" --base runs/own", "x86_64 CPU, 2 cores, 2 threads")}
+    runs = {"own": ("", "NVIDIA H200"), "loaded": (" --base runs/own", "x86_64 CPU, 2 cores, 2 threads")}
     for name, (extra, device) in runs.items():
         result = make_result("sss", sizes=(5,), recipe={"name": name})
         result.command += extra
         result.environment.device = device
         write_run(tmp_path / name, result, features=False)
-    (tmp_path / "taken" / "training.csv").write_text("step,epoch,loss,learning_rate\n")
+    (tmp_path / "loaded" / "training.csv").write_text("step,epoch,loss,learning_rate\n")
     text = write_report([tmp_path]).read_text()
     assert "training.csv cannot be read" not in text
     assert text.count("no training of its own") == 1
@@ -350,15 +350,15 @@ def test_folders_that_may_not_be_read_are_passed_over(tmp_path, monkeypatch):
     write_run(tmp_path / "ncm", make_result("ncm"), features=False)
     private = tmp_path / "private"
     private.mkdir()
-    for look in ("iterdir", "exists"):  # as they fail for everybody but root
-        original = getattr(Path, look)
+    for name in ("iterdir", "exists"):  # as they fail for everybody but root
+        original = getattr(Path, name)
 
         def refuse(path, original=original):
             if private in (path, path.parent):
                 raise PermissionError(13, "Permission denied", str(path))
             return original(path)
 
-        monkeypatch.setattr(Path, look, refuse)
+        monkeypatch.setattr(Path, name, refuse)
     assert find_runs([tmp_path]) == [tmp_path / "ncm"]
     assert find_collections([tmp_path]) == {}
     with pytest.raises(UserError, match="holds no run that can be read"):

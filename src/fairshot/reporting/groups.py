@@ -251,15 +251,15 @@ def decision_of(group: Group) -> str:
 def _label(own: list[Result], members: list[list[Result]]) -> str:
     """Name the method, and where several groups share it, the settings that set this one apart."""
     method, images = own[0].method, images_of(own[0])
-    rivals = [other for other in members if other[0].method == method and images_of(other[0]) == images]
-    if len(rivals) == 1:
+    same_method = [other for other in members if other[0].method == method and images_of(other[0]) == images]
+    if len(same_method) == 1:
         return method
-    settings = [dict(flat(without_seed(rival[0].recipe))) for rival in rivals]
-    mine = settings[rivals.index(own)]
+    settings = [dict(flat(without_seed(other[0].recipe))) for other in same_method]
+    mine = settings[same_method.index(own)]
     differing = [key for key in mine if any(other.get(key) != mine[key] for other in settings)]
     parts = [key for key in differing if _last(key) in PARTS]
     others = [f"{_last(key)}={_plain(mine[key])}" for key in differing if key not in parts]
-    number = f"{method} #{rivals.index(own) + 1}"
+    number = f"{method} #{same_method.index(own) + 1}"
     if not differing:
         return number
     if len(others) > MOST_DIFFERENCES_IN_A_LABEL:

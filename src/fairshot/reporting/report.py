@@ -1,4 +1,4 @@
-"""One report from one or several runs: a page to look at, figures and tables for a paper."""
+"""One report from one or several runs: a page to read, figures and tables for a paper."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BenchmarkSection:
     name: str
     groups: list[Group]
     runs: list[Run]
-    shuffled: list[Run]  # in further class orders, of which one table tells and nothing else
+    shuffled: list[Run]  # in further class orders, which only one table shows
     overview: list[Table]
     tables: list[Table]
     table_files: dict[str, list[str]]  # by the key of a table
@@ -52,7 +52,7 @@ class BenchmarkSection:
 
     @property
     def folded(self) -> bool:
-        """Whether the page folds up what it shows of each method, so that the comparison stays in sight."""
+        """Whether the page folds up what it shows of each method, so that the comparison stays visible."""
         return len(self.groups) > MOST_UNFOLDED
 
     @property

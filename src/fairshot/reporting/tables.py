@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 from fairshot.evaluation.result import Result
 from fairshot.methods import methods
 from fairshot.methods.method import Method, MethodSettings
-from fairshot.reporting import measures
+from fairshot.reporting import measures as m
 from fairshot.reporting.groups import (
     Group,
     Spread,
@@ -28,13 +29,6 @@ from fairshot.reporting.measures import Goal, SessionMeasure, SummaryMeasure, be
 from fairshot.studies.published import PublishedRow, same_name
 
 TRANSDUCTIVE = "transductive: unlabelled test images moved the classifiers"
-OVER_ORDERS = (
-    measures.OVERALL_AVG,
-    measures.LAST,
-    measures.INC_AVG,
-    measures.BASE_INC,
-    measures.HARMONIC_AVG,
-)
 Theirs = Callable[[PublishedRow], float | None]
 
 
@@ -102,21 +96,15 @@ class Table:
     @cached_property
     def bands(self) -> list[tuple[str, int]]:
         """The headings above the column titles, and how many columns each spans."""
-        spans: list[tuple[str, int]] = []
-        for column in self.columns:
-            if spans and spans[-1][0] == column.band:
-                spans[-1] = (column.band, spans[-1][1] + 1)
-            else:
-                spans.append((column.band, 1))
-        return spans
+        return [(band, len(list(own))) for band, own in groupby(column.band for column in self.columns)]
 
 
 def session_column(measure: SessionMeasure, t: int) -> Column:
     """Return the column of a measure in session t."""
     theirs: dict[str, Theirs] = {
-        measures.OVERALL.title: lambda row: row.overall[t],
-        measures.INC.title: lambda row: row.inc[t - 1] if row.inc else None,
-        measures.PINC.title: lambda row: row.pinc.get(t),
+        m.OVERALL.title: lambda row: row.overall[t],
+        m.INC.title: lambda row: row.inc[t - 1] if row.inc else None,
+        m.PINC.title: lambda row: row.pinc.get(t),
     }
     return Column(
         str(t),
@@ -131,9 +119,9 @@ def session_column(measure: SessionMeasure, t: int) -> Column:
 def summary_column(measure: SummaryMeasure) -> Column:
     """Return the column of a measure of the whole run."""
     theirs: dict[str, Theirs] = {
-        measures.OVERALL_AVG.title: lambda row: row.average,
-        measures.BICP.title: lambda row: row.bicp,
-        measures.BASE_INC.title: lambda row: row.base_inc,
+        m.OVERALL_AVG.title: lambda row: row.average,
+        m.BICP.title: lambda row: row.bicp,
+        m.BASE_INC.title: lambda row: row.base_inc,
     }
     title = f"{measure.title} (%)" if measure.unit else measure.title
     pick = theirs.get(measure.title)
@@ -142,48 +130,48 @@ def summary_column(measure: SummaryMeasure) -> Column:
 
 def summary_table(groups: Sequence[Group]) -> Table:
     """Return all summaries of our runs."""
-    columns = [summary_column(measure) for measure in measures.SUMMARY_MEASURES]
+    columns = [summary_column(measure) for measure in m.SUMMARY_MEASURES]
     return _table("summary", "Summary", "Averages over the sessions.", columns, groups)
 
 
 def diagnosis_table(groups: Sequence[Group]) -> Table:
-    """Return what tells a biased decision from bad features."""
+    """Return what distinguishes a biased decision from bad features."""
+
+    def novel_only(group: Group) -> Spread | None:
+        runs = [[value for value in result.novel_only if value is not None] for result in group.results]
+        return Spread.of([sum(values) / len(values) if values else None for values in runs])
+
     meaning = (
         "accuracy of incremental classes if base classes may not be answered: what the features are worth"
     )
-    columns = [summary_column(measure) for measure in measures.DIAGNOSES]
-    columns.append(Column("Novel-only avg (%)", meaning, "high", _novel_only))
+    columns = [summary_column(measure) for measure in m.DIAGNOSES]
+    columns.append(Column("Novel-only avg (%)", meaning, "high", novel_only))
     caption = "What tells a biased decision from features that do not suffice."
     return _table("diagnosis", "Diagnosis", caption, columns, groups)
-
-
-def _novel_only(group: Group) -> Spread | None:
-    runs = [[value for value in result.novel_only if value is not None] for result in group.results]
-    return Spread.of([sum(values) / len(values) if values else None for values in runs])
 
 
 def session_table(groups: Sequence[Group], t: int) -> Table:
     """Return all accuracies of our runs after session t."""
     columns = [
         replace(session_column(measure, t), title=f"{measure.title} (%)", band="")
-        for measure in measures.SESSION_MEASURES
+        for measure in m.SESSION_MEASURES
     ]
     return _table(f"session-{t}", f"After session {t}", "Accuracies after this session.", columns, groups)
 
 
 def overall_table(groups: Sequence[Group], rows: Sequence[PublishedRow]) -> Table:
     """Return overall accuracy in each session, and BICP (tables 5 to 7)."""
-    columns = [session_column(measures.OVERALL, t) for t in range(groups[0].session_count)]
-    columns += [summary_column(measures.OVERALL_AVG), summary_column(measures.BICP)]
-    caption = f"Overall: {measures.OVERALL.meaning}. BICP: {measures.BICP.meaning}."
+    columns = [session_column(m.OVERALL, t) for t in range(groups[0].session_count)]
+    columns += [summary_column(m.OVERALL_AVG), summary_column(m.BICP)]
+    caption = f"Overall: {m.OVERALL.meaning}. BICP: {m.BICP.meaning}."
     return _table("overall", "Overall accuracy in each session", caption, columns, groups, rows)
 
 
 def inc_table(groups: Sequence[Group], rows: Sequence[PublishedRow]) -> Table:
     """Return incremental accuracy in each session, and Base/Inc (tables 8 to 10)."""
-    columns = [session_column(measures.INC, t) for t in range(1, groups[0].session_count)]
-    columns.append(summary_column(measures.BASE_INC))
-    caption = f"Inc: {measures.INC.meaning}. Base/Inc: {measures.BASE_INC.meaning}."
+    columns = [session_column(m.INC, t) for t in range(1, groups[0].session_count)]
+    columns.append(summary_column(m.BASE_INC))
+    caption = f"Inc: {m.INC.meaning}. Base/Inc: {m.BASE_INC.meaning}."
     known = [row for row in rows if row.inc]
     return _table("incremental", "Incremental accuracy in each session", caption, columns, groups, known)
 
@@ -192,19 +180,17 @@ def main_table(groups: Sequence[Group], rows: Sequence[PublishedRow]) -> Table:
     """Return Inc and PInc in an early, a middle and the last session, overall average and BICP (table 1)."""
     last = groups[0].session_count - 1
     chosen = sorted({t for t in (2, (2 + last) // 2, last) if 2 <= t <= last})
-    columns = [session_column(measure, t) for measure in (measures.INC, measures.PINC) for t in chosen]
-    columns += [summary_column(measures.OVERALL_AVG), summary_column(measures.BICP)]
-    caption = f"Inc: {measures.INC.meaning}. PInc: {measures.PINC.meaning}. BICP: {measures.BICP.meaning}."
+    columns = [session_column(measure, t) for measure in (m.INC, m.PINC) for t in chosen]
+    columns += [summary_column(m.OVERALL_AVG), summary_column(m.BICP)]
+    caption = f"Inc: {m.INC.meaning}. PInc: {m.PINC.meaning}. BICP: {m.BICP.meaning}."
     known = [row for row in rows if row.inc]
     return _table("main", "Early, middle and last session", caption, columns, groups, known)
 
 
 def comparison_tables(groups: Sequence[Group], rows: Sequence[PublishedRow]) -> list[Table]:
     """Return the tables of a benchmark that hold published rows beside ours, as far as it has sessions."""
-    makers = (main_table, overall_table, inc_table)
-    needed = (3, 1, 2)  # sessions
-    many = groups[0].session_count
-    return [make(groups, rows) for make, least in zip(makers, needed, strict=True) if many >= least]
+    makers = {3: main_table, 1: overall_table, 2: inc_table}  # by the number of sessions that they need
+    return [make(groups, rows) for needed, make in makers.items() if groups[0].session_count >= needed]
 
 
 def orders_table(results: Sequence[Result], groups: Sequence[Group]) -> Table | None:
@@ -214,7 +200,8 @@ def orders_table(results: Sequence[Result], groups: Sequence[Group]) -> Table | 
     """
     families = by_class_order(results)
     labels = [group.label for group in group_results([without_class_order(own[0]) for own in families])]
-    columns = tuple(summary_column(measure) for measure in OVER_ORDERS)
+    chosen = (m.OVERALL_AVG, m.LAST, m.INC_AVG, m.BASE_INC, m.HARMONIC_AVG)
+    columns = tuple(summary_column(measure) for measure in chosen)
     rows = []
     for label, family in zip(labels, families, strict=True):
         orders: dict[int | None, list[Result]] = {}
@@ -241,7 +228,7 @@ def _table(
     rows: Sequence[PublishedRow] = (),
 ) -> Table:
     backbones = [backbone_of(group) for group in groups]
-    with_ratio = any(column.title == measures.BASE_INC.title for column in columns)
+    with_ratio = any(column.title == m.BASE_INC.title for column in columns)
     theirs = [
         Row(
             row.label,
@@ -276,6 +263,7 @@ def _published_remarks(row: PublishedRow, ours: Sequence[str | None], with_ratio
     return tuple(text for text, holds in remarks.items() if holds)
 
 
+YES = {True: "yes", False: "no"}
 UNKNOWN = "?"  # instead of what this version does not know of a method
 CONDITIONS = {
     "method": "and where several runs share it, what sets this one apart",
@@ -304,7 +292,7 @@ def conditions(group: Group) -> Conditions:
         "method": group.label,
         "backbone": backbone_of(group) or UNKNOWN,
         "epochs": str(section(result.recipe, "training").get("epochs", UNKNOWN)),
-        "unlabelled": _yes(result.transductive),
+        "unlabelled": YES[result.transductive],
     }
     kind = methods().get(result.method)
     if kind is None:
@@ -314,8 +302,8 @@ def conditions(group: Group) -> Conditions:
         values["epochs"] += f" + {further}"
     values |= {
         "passes": str(kind.passes(settings)),
-        "knows future": _yes(card.knows_future),
-        "keeps pictures": _yes(card.keeps_exemplars),
+        "knows future": YES[card.knows_future],
+        "keeps pictures": YES[card.keeps_exemplars],
         "stores": card.stores,
     }
     return Conditions(card.summary, values)
@@ -327,7 +315,3 @@ def _settings(kind: type[Method[Any]], given: Mapping[str, Any]) -> MethodSettin
         return kind.Settings.model_validate({k: v for k, v in given.items() if k != "name"})
     except ValidationError:
         return kind.Settings()
-
-
-def _yes(flag: bool) -> str:
-    return "yes" if flag else "no"

@@ -20,12 +20,12 @@ LABELS, WIDEST_LABEL = "session", 24  # title of the column of labels, and its g
 
 
 def heading(text: str) -> Text:
-    """Return a line to stand above a table; a title inside it would be broken where the table is narrow."""
+    """Return a line for above a table; a title inside it would be broken where the table is narrow."""
     return Text(f"\n{text}", "bold")
 
 
 def plain_table() -> Table:
-    """Return an empty table whose columns stand close: 80 characters hold nine sessions."""
+    """Return an empty table with little space between columns: 80 characters hold nine sessions."""
     return Table(header_style="dim", box=HORIZONTALS, padding=0, show_edge=False)
 
 

@@ -66,7 +66,7 @@ def shown_images(features: Features) -> NDArray[np.int64]:
 
 
 def embed_on_plane(vectors: Floats) -> Floats:
-    """Map the vectors to two dimensions by t-SNE, the same way each time.
+    """Map the vectors to two dimensions by t-SNE, with a fixed seed.
 
     t-SNE would crash where a network maps all images to one vector: they then share one point.
     """
@@ -164,7 +164,7 @@ def occupancy(methods: Sequence[MethodFeatures]) -> Figure:
 
 
 def occupancy_caption(methods: Sequence[MethodFeatures]) -> str:
-    """Say what FMO is and what the paper expects of it; beside that stand the numbers of these runs."""
+    """Say what FMO is, what the paper expects of it, and what the numbers of these runs are."""
     caption = (
         "FMO (definition 3 of the paper) is the sum of an image's features scaled to length 1: from 1, where "
         "a single feature is lit, to the square root of their number, where all are lit alike. The paper "
