@@ -117,7 +117,7 @@ def test_settings_and_gates_are_chosen_on_own_pictures_too(photos, tmp_path):
     photos.rename(tmp_path / "moved")
     blind = fairshot(tmp_path, "tradeoff", "one", "--device", "cpu")
     assert blind.process.exitcode == 2
-    assert f"the pictures of one lay in {photos}" in blind.stderr
+    assert f"the pictures of one were in {photos}" in blind.stderr
     assert "with --data" in blind.stderr
     drawn = fairshot(tmp_path, "tradeoff", "one", "--data", "moved", "--draws", "1", "--device", "cpu")
     assert drawn.process.exitcode == 0, drawn.stderr
@@ -127,7 +127,7 @@ def test_settings_and_gates_are_chosen_on_own_pictures_too(photos, tmp_path):
     assert gated.process.exitcode == 0, gated.stderr
     assert Result.read(tmp_path / "one-gate").class_names == Result.read(tmp_path / "one").class_names
     (tmp_path / "moved").rename(photos)
-    poisoned = fairshot(tmp_path, "poison", "one", "--device", "cpu")  # which remembers where they lie
+    poisoned = fairshot(tmp_path, "poison", "one", "--device", "cpu")  # which remembers where they are
     assert poisoned.process.exitcode == 0, poisoned.stderr
     assert re.search(r"^noise +10 +\d+\.\d\d ", poisoned.stdout, re.MULTILINE)
     assert max(map(len, poisoned.stdout.splitlines())) <= 80
@@ -143,8 +143,8 @@ def test_a_store_is_made_of_a_run_that_has_a_gate(photos, tmp_path):
     assert ran.process.exitcode == 0, ran.stderr
     made = fairshot(tmp_path, "new", "shop", "--from", "one")
     assert made.process.exitcode == 0, made.stderr
-    taken = fairshot(tmp_path, "new", "shop", "--from", "nowhere")
-    assert "shop exists already" in taken.stderr  # said before the run is even looked at
+    refused = fairshot(tmp_path, "new", "shop", "--from", "nowhere")
+    assert "shop exists already" in refused.stderr  # said before the run is read
 
 
 def test_a_store_finds_the_pictures_of_its_run_or_is_refused(photos, tmp_path):
@@ -159,7 +159,7 @@ def test_a_store_finds_the_pictures_of_its_run_or_is_refused(photos, tmp_path):
         assert all(store.thumbnails(info.name) for info in store.classes())
     photos.rename(tmp_path / "moved")
     for given, problem in [
-        ([], f"the pictures of one lay in {photos}"),
+        ([], f"the pictures of one were in {photos}"),
         (["--data", "nowhere"], "nowhere"),
     ]:
         refused = fairshot(tmp_path, "new", "other", "--from", "one", *given)
@@ -199,9 +199,9 @@ def test_a_base_session_is_loaded_with_its_images_and_no_others(photos, tmp_path
     changed = tmp_path / "elsewhere" / "photos"
     shutil.copytree(photos, changed)
     shutil.copytree(photos / "red", photos / "amber")  # a split that is drawn now is another one
-    taken = ["--base", "one", "--set", "method.gamma=0.4", *TINY]
+    loaded = ["--base", "one", "--set", "method.gamma=0.4", *TINY]
     for extra in ([], ["--fresh"]):
-        done = fairshot(tmp_path, "run", "--data", "photos", "--out", "two", *taken, *extra)
+        done = fairshot(tmp_path, "run", "--data", "photos", "--out", "two", *loaded, *extra)
         assert done.process.exitcode == 0, done.stderr
         one, two = (load_file(tmp_path / run / "model.safetensors") for run in ("one", "two"))
         assert all(torch.equal(one[name], two[name]) for name in one)
@@ -210,7 +210,7 @@ def test_a_base_session_is_loaded_with_its_images_and_no_others(photos, tmp_path
     split = json.loads((tmp_path / "one" / "split.json").read_text())
     Image.new("RGB", (30, 20)).save(changed / split["classes"][0]["train"][0])
     commands = [
-        ["run", "--out", "three", *taken],
+        ["run", "--out", "three", *loaded],
         ["tradeoff", "one", "--novel", "1", "--held-out", "2", "--device", "cpu"],
         ["poison", "one", "--device", "cpu"],
     ]

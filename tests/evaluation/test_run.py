@@ -197,7 +197,7 @@ def test_interrupted_outside_of_training_it_says_so(tmp_path):
 
 
 def interrupt_listing() -> None:
-    """Make the command's process meet Ctrl-C where it looks for recipes."""
+    """Make the command's process meet Ctrl-C where it lists recipes."""
 
     def interrupted() -> list[str]:
         raise KeyboardInterrupt

@@ -65,12 +65,12 @@ def test_the_page_of_the_components_tells_what_lies_behind_them(folder):
 
 
 def test_a_finished_training_is_used_and_not_repeated(folder):
-    command = ["ablate", "features", "doodles/sss", "--out", "taken", "--base", "components/sr", *TINY]
+    command = ["ablate", "features", "doodles/sss", "--out", "loaded", "--base", "components/sr", *TINY]
     done = fairshot(folder, *command)
     assert done.process.exitcode == 0, done.stderr
-    assert weights(folder / "taken" / "pre") == weights(folder / "components" / "sr")
-    assert not list((folder / "taken").glob("*/checkpoints/base/*"))
-    page = (folder / "taken" / "ablation.md").read_text()
+    assert weights(folder / "loaded" / "pre") == weights(folder / "components" / "sr")
+    assert not list((folder / "loaded").glob("*/checkpoints/base/*"))
+    page = (folder / "loaded" / "ablation.md").read_text()
     assert "Ways to use two kinds of features" in page
     assert page.count("sss") >= 18  # six ways in three tables
     again = fairshot(folder, *command, "--fresh")
@@ -267,7 +267,7 @@ def test_runs_of_several_seeds_share_one_pseudo_novel_training(folder, curves):
     shared = ["--pseudo", "components/resistance/pseudo-novel"]
     done = fairshot(folder, "tradeoff", "seed1", *shared, *PSEUDO, "--root", "my data")
     assert done.process.exitcode == 0, done.stderr
-    assert " --root 'my data' " in done.stdout  # the command that runs the choice looks there too
+    assert " --root 'my data' " in done.stdout  # the command that runs the choice says so too
     found = json.loads((folder / "seed1" / "tradeoff.json").read_text())
     first = json.loads((folder / "components" / "resistance" / "tradeoff.json").read_text())
     assert found["chosen_on_pseudo_novel"] == first["chosen_on_pseudo_novel"]

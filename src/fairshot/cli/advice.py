@@ -31,8 +31,8 @@ def advice(problem: object) -> str:
 @advice.register
 def _(problem: errors.NoRun) -> str:
     """Name the finished runs in the folder, or else beside it; those of the default method first."""
-    for place in (problem.folder, problem.folder.parent):
-        runs = [str(path.parent) for path in sorted(place.glob("*/result.json"), key=_of_sss_first)]
+    for folder in (problem.folder, problem.folder.parent):
+        runs = [str(path.parent) for path in sorted(folder.glob("*/result.json"), key=_of_sss_first)]
         if runs:
             return f"; finished runs are {first_of(runs, NAMED)}"
     return "; give the folder of a run, as `fairshot run` writes it"

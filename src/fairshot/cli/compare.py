@@ -40,7 +40,7 @@ ClassOrders = Annotated[
 ]
 OnRay = Annotated[
     bool,
-    typer.Option("--ray", help="Run on a Ray cluster, one GPU per run; --out must lie on a shared disk."),
+    typer.Option("--ray", help="Run on a Ray cluster, one GPU per run; --out must be on a shared disk."),
 ]
 Out = Annotated[
     Path | None, typer.Option(help="Folder of the comparison; runs/compare-<benchmark> if not given.")

@@ -76,8 +76,8 @@ def run_command(
     reporter: Reporter = SILENT
     if fabric.is_global_zero:
         reporter = ConsoleReporter(f"{chosen.method_name} {source}", folder / LOG)
-    place = (folder, fabric, this_command(), root, data, split, base)
-    result = run(chosen, RunOptions(*place, fresh, max_minutes, reporter))
+    inputs = (this_command(), root, data, split, base)
+    result = run(chosen, RunOptions(folder, fabric, *inputs, fresh, max_minutes, reporter))
     if result is not None:
         present({folder: result}, folder)
 

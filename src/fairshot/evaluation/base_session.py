@@ -46,7 +46,7 @@ def restore_method(run: Path, recipe: Recipe, stream: Stream, fabric: Fabric) ->
 def load_base_session(run: Path, recipe: Recipe, method: Method[Any], stream: Stream, fabric: Fabric) -> None:
     """Give a method what a run of the same training learnt in its base session.
 
-    If the run decided otherwise, only its network is taken, and the classifiers of the base classes are made
+    If the run decided otherwise, only its network is loaded, and the classifiers of the base classes are made
     anew.
     """
     method.embedder.to(fabric.device)

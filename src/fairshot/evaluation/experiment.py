@@ -172,7 +172,7 @@ def remembered_pictures(earlier: Path) -> Path:
     if photos is None:
         raise PicturesNotFound(f"{earlier} was on own pictures, and does not say where they are")
     if not Path(photos).is_dir():
-        raise PicturesNotFound(f"the pictures of {earlier} lay in {photos}, which is no longer there")
+        raise PicturesNotFound(f"the pictures of {earlier} were in {photos}, which is no longer there")
     return Path(photos)
 
 

@@ -52,7 +52,7 @@ def lock_run(run: Path) -> Iterator[None]:
 
 
 def clear_run(run: Path, call: str = "") -> None:
-    """Remove what runs write and what was found out about them, and nothing else that may lie there.
+    """Remove what runs write and what was found out about them, and nothing else that may be there.
 
     A call that has a name clears a run once: one that it begins again, after a machine was lost, goes on.
     """

@@ -1,4 +1,4 @@
-"""Streams on the features of a finished embedder, and many gates taken through their sessions at once.
+"""Streams on the features of a finished embedder, through whose sessions many gates go at once.
 
 Each part of the decision is that of `classifiers.dual`; here it is only arranged so that gates share work:
 projections into a space, scores of novel classes, the answers of g~.
@@ -133,7 +133,11 @@ class CachedStream:
     def _transferable(self, projection: Projection) -> tuple[list[TransferableClassifier], Tensor]:
         """The classifier of g after each session, and the scores of the last one for novel classes (N, K)."""
         shots, novel = Subset.joined(self.shots), range(self.bank.base_classes, self.classes[-1])
-        last = projection.classifier.extended(projection.images.take(shots.rows), shots.labels, novel)
+        images, squares = self.bank.g[shots.rows].double(), projection.images.squares  # as `DualClassifier`
+        learnt = Projected(
+            projection.classifier.values(images), None if squares is None else squares[shots.rows].double()
+        )
+        last = projection.classifier.extended(learnt, shots.labels, novel)
         classifiers = [last.upto(classes) for classes in self.classes]
         return classifiers, last.similarity(projection.images.take(self.tests.rows), novel)
 
@@ -152,7 +156,7 @@ class CachedStream:
         return answers
 
     def through(self, projection: Projection, gates: Iterable[Gate]) -> list[Metrics]:
-        """Take gates of one space through all sessions, all strengths of a rule at once."""
+        """Go through all sessions with gates of one space, all strengths of a rule at once."""
         classifiers, novel = self._transferable(projection)
         best_base, counts = projection.best_base[self.tests.rows], []
         for (rule, gamma), alike in itertools.groupby(gates, key=lambda gate: (gate.rule, gate.gamma)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from fairshot.classifiers.gate import Bias
@@ -37,6 +37,12 @@ class Gate:
     strength: float
     space: Space | None = None  # None: features are compared as they are
     gamma: float = 0.0  # of Resistance, on g~
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Gate:
+        """Return the gate that has these settings."""
+        space = Space(*(settings[each.name] for each in fields(Space))) if settings["whitening"] else None
+        return cls(settings["gate"], settings["gate_strength"], space, settings["gamma"])
 
     @property
     def family(self) -> str:

@@ -96,8 +96,8 @@ class Poisoning(BaseModel):
 def poison(run: Path, options: StudyOptions = StudyOptions()) -> Poisoning:  # noqa: B008 - it is frozen
     """Attack Calibration of a finished run of SSS; write what that costs at worst into the run."""
     recipe, fabric = recipe_of(run), choose_hardware(options.device)
-    place = RunOptions(run, fabric, "", options.root, options.photos, reporter=options.reporter)
-    stream, _ = load_pictures(recipe, place)
+    at = RunOptions(run, fabric, "", options.root, options.photos, reporter=options.reporter)
+    stream, _ = load_pictures(recipe, at)
     method = restore_method(run, recipe, stream, fabric)
     if not isinstance(method, SSS):
         raise UserError(f"{run} is a run of {recipe.method_name}; Calibration is a part of {SSS.name}")

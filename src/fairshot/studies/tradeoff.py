@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from fairshot import markdown
 from fairshot.benchmarks.stream import Stream
@@ -39,15 +39,14 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 METRICS = ("overall_avg", "base_avg", "inc_avg", "harmonic_mean_avg", "both")
+PARAMETERS = ("power", "shrinkage", "class_covariance_share")  # of the space of a gate
 HEAD = ("overall avg", "base avg", "inc avg", "harmonic mean avg", "both")  # of their columns
 
 
 class CurvePoint(BaseModel):
-    """What a rule reaches with one setting: averages over the sessions, in percent."""
+    """What a rule reaches with one setting: averages over sessions, streams and splits, in percent."""
 
-    model_config = ConfigDict(extra="ignore")
-
-    rule: str = ""
+    rule: str
     setting: float  # the parameter that moves along the curve of the rule
     overall_avg: float
     base_avg: float
@@ -57,6 +56,18 @@ class CurvePoint(BaseModel):
     method: dict[str, Any]  # the settings of SSS that are this gate
     tuned: bool = False  # whether it was chosen on pseudo-novel classes, without these test images
     of_run: bool = False  # whether it is Resistance as the run has it
+
+    @classmethod
+    def average(cls, gate: Gate, found: Sequence[Metrics | CurvePoint]) -> CurvePoint:
+        """Average what a gate gives over streams, or over splits."""
+        means = {name: fmean(getattr(one, name) for one in found) for name in METRICS[:-1]}
+        both = (means["overall_avg"] + means["harmonic_mean_avg"]) / 2
+        return cls(rule=gate.family, setting=gate.position, method=gate.settings(), both=both, **means)
+
+    @property
+    def gate(self) -> Gate:
+        """The gate with these settings."""
+        return Gate.of(self.method)
 
     @property
     def values(self) -> list[str]:
@@ -110,10 +121,9 @@ class TradeOff(BaseModel):
 
     def page(self) -> str:
         """Return the chosen points and all points as tables in Markdown."""
-        parameters = ("power", "shrinkage", "class_covariance_share")
         rows = []
         for point in (point for point in self.points if point.tuned):
-            space = [f"{point.method[name]:g}" if name in point.method else "-" for name in parameters]
+            space = [f"{point.method[name]:g}" if name in point.method else "-" for name in PARAMETERS]
             before = self.chosen[point.rule]
             pseudo = [f"{value:.2f}" for value in (before.overall_avg, before.harmonic_mean_avg)]
             rows.append((point.rule, *space, f"{point.setting:g}", *pseudo, *point.values))
@@ -131,34 +141,6 @@ class TradeOff(BaseModel):
                 + "\n",
             ]
         )
-
-
-@dataclass(frozen=True)
-class Point:
-    """What a gate gives, averaged over the streams it was taken through."""
-
-    gate: Gate
-    overall_avg: float
-    inc_avg: float
-    base_avg: float
-    harmonic_mean_avg: float
-
-    @classmethod
-    def average(cls, gate: Gate, found: Sequence[Metrics | Point]) -> Point:
-        """Average over streams, or over splits."""
-        names = ("overall_avg", "inc_avg", "base_avg", "harmonic_mean_avg")
-        return cls(gate, *(fmean(getattr(one, name) for one in found) for name in names))
-
-    @property
-    def both(self) -> float:
-        """The mean of overall accuracy and harmonic mean: what a choice maximises."""
-        return (self.overall_avg + self.harmonic_mean_avg) / 2
-
-    def on_curve(self, tuned: bool = False, of_run: bool = False) -> CurvePoint:
-        """Return the point as it is written."""
-        values = {name: getattr(self, name) for name in METRICS}
-        gate, marks = self.gate, {"tuned": tuned, "of_run": of_run}
-        return CurvePoint(rule=gate.family, setting=gate.position, method=gate.settings(), **values, **marks)
 
 
 def choose_gate(
@@ -180,8 +162,8 @@ def choose_gate(
     recipe, folder = _recipe_of_sss(run), pseudo or run / PSEUDO_NOVEL
     fabric, reporter = choose_hardware(options.device), options.reporter
     own_pictures = run if had_own_pictures(run) else None
-    place = RunOptions(run, fabric, "", options.root, options.photos, own_pictures, reporter=reporter)
-    stream, _ = load_pictures(recipe, place)
+    pictures = (options.root, options.photos, own_pictures)
+    stream, _ = load_pictures(recipe, RunOptions(run, fabric, "", *pictures, reporter=reporter))
     check_images(run, stream)  # before a network is trained that nothing could be done with
     novel, held_out = pseudo_sizes(stream, novel, held_out)
     planned = _plan_splits(folder, recipe, splits, novel, held_out, own_pictures)
@@ -195,10 +177,10 @@ def choose_gate(
         reporter.say(describe_split(stream, novel, held_out, seed, fabric) + f"; {draws} draws")
         streams.append(pseudo_streams(method, stream, novel, held_out, seed, draws, reporter))
     tried = search(streams, reporter)
-    write_atomically(folder / TRIALS, json.dumps([point.on_curve().model_dump() for point in tried]).encode())
+    write_atomically(folder / TRIALS, json.dumps([point.model_dump() for point in tried]).encode())
     chosen = choose(tried)
     for point in chosen.values():
-        reporter.say(f"chosen: {point.on_curve()}")
+        reporter.say(f"chosen: {point}")
     cached = cache_stream(restore_method(run, recipe, stream, fabric), stream, reporter)
     found = _tradeoff(cached, chosen, _gate_of_run(recipe), options)
     found.write(run)
@@ -257,26 +239,20 @@ def _gate_of_run(recipe: Recipe) -> Gate | None:
 
 
 def _tradeoff(
-    stream: CachedStream, chosen: dict[str, Point], of_run: Gate | None, options: StudyOptions
+    stream: CachedStream, chosen: dict[str, CurvePoint], of_run: Gate | None, options: StudyOptions
 ) -> TradeOff:
-    """Take the gates of each curve through the run's sessions; a whitened one in the space chosen for it."""
-    curves = {family: set(curve(point.gate)) for family, point in chosen.items()}
+    """Go through the run's sessions with the gates of each curve, in the space chosen for its rule."""
+    curves = {rule: set(curve(point.gate)) for rule, point in chosen.items()}
     if of_run is not None:
         curves[of_run.family].add(of_run)
     gates = [gate for found in curves.values() for gate in sorted(found, key=lambda gate: gate.position)]
     tuned = {point.gate for point in chosen.values()}
     points = [
-        point.on_curve(point.gate in tuned, point.gate == of_run)
+        point.model_copy(update={"tuned": point.gate in tuned, "of_run": point.gate == of_run})
         for point in evaluate([stream], gates, options.reporter)
     ]
-    return TradeOff(
-        command=options.command,
-        rules=[
-            RuleCurve(name=family, points=[point for point in points if point.rule == family])
-            for family in curves
-        ],
-        chosen_on_pseudo_novel=[point.on_curve() for point in chosen.values()],
-    )
+    rules = [RuleCurve(name=rule, points=[each for each in points if each.rule == rule]) for rule in curves]
+    return TradeOff(command=options.command, rules=rules, chosen_on_pseudo_novel=list(chosen.values()))
 
 
 def evaluate(
@@ -284,39 +260,38 @@ def evaluate(
     gates: Sequence[Gate],
     reporter: Reporter = SILENT,
     what: str = "gates",
-) -> list[Point]:
-    """Take every gate through every stream; the streams are over one feature bank."""
-    points: dict[Gate, Point] = {}
+) -> list[CurvePoint]:
+    """Go through every stream with every gate; the streams are over one feature bank."""
+    points: dict[Gate, CurvePoint] = {}
     with reporter.track(what, len(gates)) as advance:
         for projection in streams[0].bank.projections(gate.space for gate in gates):
             mine = [gate for gate in gates if gate.space == projection.space]
             found = zip(*(stream.through(projection, mine) for stream in streams), strict=True)
-            points |= {gate: Point.average(gate, each) for gate, each in zip(mine, found, strict=True)}
+            points |= {gate: CurvePoint.average(gate, each) for gate, each in zip(mine, found, strict=True)}
             advance(len(mine))
     return [points[gate] for gate in gates]
 
 
-def search(splits: Sequence[Sequence[CachedStream]], reporter: Reporter = SILENT) -> list[Point]:
+def search(splits: Sequence[Sequence[CachedStream]], reporter: Reporter = SILENT) -> list[CurvePoint]:
     """Try the gates: first those common to all classes, then class covariances near the best whitening.
 
     The streams of a split are over one feature bank; a point is the mean over the splits.
     """
 
-    def over_splits(gates: Sequence[Gate], what: str) -> list[Point]:
+    def over_splits(gates: Sequence[Gate], what: str) -> list[CurvePoint]:
         found = zip(*(evaluate(streams, gates, reporter, what) for streams in splits), strict=True)
-        return [Point.average(gate, each) for gate, each in zip(gates, found, strict=True)]
+        return [CurvePoint.average(gate, each) for gate, each in zip(gates, found, strict=True)]
 
     points = over_splits(common_gates(), "gates")
-    whitened = max((point for point in points if point.gate.space is not None), key=lambda point: point.both)
-    assert whitened.gate.space is not None
-    return points + over_splits(own_gates(whitened.gate.space), "gates, class covariances")
+    best = max((point for point in points if point.method["whitening"]), key=lambda point: point.both)
+    assert best.gate.space is not None
+    return points + over_splits(own_gates(best.gate.space), "gates, class covariances")
 
 
-def choose(points: Iterable[Point]) -> dict[str, Point]:
-    """Choose the best point of each curve by the mean of overall accuracy and harmonic mean."""
-    best: dict[str, Point] = {}
+def choose(points: Iterable[CurvePoint]) -> dict[str, CurvePoint]:
+    """Choose the best point of each rule by the mean of overall accuracy and harmonic mean."""
+    best: dict[str, CurvePoint] = {}
     for point in points:
-        family = point.gate.family
-        if family not in best or point.both > best[family].both:
-            best[family] = point
+        if point.rule not in best or point.both > best[point.rule].both:
+            best[point.rule] = point
     return best

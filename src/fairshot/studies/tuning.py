@@ -58,7 +58,7 @@ class Trial(BaseModel):
 
     @classmethod
     def of(cls, changes: Mapping[str, Any], result: Result, seconds: float) -> Trial:
-        """Take what a tuning looks at from the result of a run."""
+        """Return what the result of a run says."""
         names = set(cls.model_fields) - {"changes", "novel_only", "seconds"}
         found = {name: getattr(result.metrics, name) for name in names}
         novel_only = [value for value in result.novel_only if value is not None]
@@ -116,8 +116,8 @@ def tune(
     points = _points(recipe, grid, overrides, seed)
     first = points[0][1]
     fabric, reporter = choose_hardware(options.device), options.reporter
-    place = RunOptions(out, fabric, root=options.root, photos=options.photos, reporter=reporter)
-    stream, _ = load_pictures(first, place)
+    at = RunOptions(out, fabric, "", options.root, options.photos, reporter=reporter)
+    stream, _ = load_pictures(first, at)
     novel, held_out = pseudo_sizes(stream, novel, held_out)
     prepare = partial(pseudo_stream, novel=novel, held_out=held_out, seed=first.seed)
     pseudo = prepare(stream)
