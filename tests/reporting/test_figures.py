@@ -431,7 +431,7 @@ def test_gates_draw_every_setting_and_ring_the_one_that_was_chosen():
             inc_avg=30 + 5 * i,
             harmonic_mean_avg=40 - (i - 2) ** 2,
             tuned=i == 3,  # not the best on these test images
-            **{"base_avg": 70, "both": 50, "method": {}},
+            **{"rule": "constant", "base_avg": 70, "both": 50, "method": {}},
         )
         for i in range(5)
     ]

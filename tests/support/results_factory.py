@@ -72,6 +72,7 @@ def write_run(folder: Path, result: Result, *, features: bool = True, trade_off:
                 "inc_avg": 30 + 60 * s,
                 "harmonic_mean_avg": 45 + 30 * s - 90 * s**2,
                 "tuned": index == 4,
+                "rule": "a rule",
                 "base_avg": 70 - 90 * s,
                 "both": 50,
                 "method": {"bias": s},
