@@ -15,10 +15,11 @@ from types import SimpleNamespace
 import pytest
 
 from fairshot.cli import main
-from fairshot.errors import UserError
+from fairshot.cli.advice import advice
+from fairshot.errors import NoRunsFound
 from fairshot.evaluation.result import Result
 from fairshot.methods import methods
-from fairshot.reporting.figures import writer
+from fairshot.reporting.figures import SECTIONS, writer
 from fairshot.reporting.groups import PARTS, group_results, sss_first
 from fairshot.reporting.measures import SESSION_MEASURES, SUMMARY_MEASURES
 from fairshot.reporting.report import write_report
@@ -135,7 +136,16 @@ def test_page_is_one_sound_file_that_asks_nothing_of_the_network(report):
         )
 
 
-def test_page_can_be_heard(report):
+def test_each_section_of_figures_is_on_the_page_and_in_its_navigation(cifar):
+    text = cifar.page.read_text()
+    for section in SECTIONS:
+        assert text.count(f'<a href="#cifar100-{section.key}">{section.link}</a>') == 1
+        _, _, shown = text.partition(f'<section id="cifar100-{section.key}">')
+        assert f"<h3>{section.title}</h3>" in shown.partition("</section>")[0]
+        assert section.absent not in text
+
+
+def test_page_can_be_read_aloud(report):
     reader = Reader(report.page.read_text())
     assert all(len(a["alt"]) > 20 for a in reader.all("img"))
     drawings = [a for a in reader.all("svg") if "aria-hidden" not in a]  # keys stand beside names
@@ -311,11 +321,13 @@ def test_runs_are_found_in_a_folder_and_wrong_ones_refused(tmp_path):
         write_run(tmp_path / "all" / name, make_result(name), features=False)
     (tmp_path / "all" / "report").mkdir()
     assert [path.name for path in find_runs([tmp_path / "all", tmp_path / "all" / "b"])] == ["a", "b"]
-    with pytest.raises(UserError, match="not a folder"):
-        find_runs([tmp_path / "nowhere"])
-    with pytest.raises(UserError, match="holds no run"):
-        find_runs([tmp_path / "all" / "report"])
-    assert fairshot("report", tmp_path / "nowhere")[0] == 2
+    for wrong in (tmp_path / "nowhere", tmp_path / "all" / "report"):
+        with pytest.raises(NoRunsFound) as refused:
+            find_runs([wrong])
+        assert (refused.value.path, refused.value.collections) == (wrong, ())
+    code, printed = fairshot("report", tmp_path / "nowhere")
+    assert code == 2
+    assert advice(NoRunsFound(tmp_path / "nowhere")) in printed.replace("\n", " ")
 
 
 @pytest.mark.usefixtures("blank_figures")
@@ -361,7 +373,7 @@ def test_folders_that_may_not_be_read_are_passed_over(tmp_path, monkeypatch):
         monkeypatch.setattr(Path, name, refuse)
     assert find_runs([tmp_path]) == [tmp_path / "ncm"]
     assert find_collections([tmp_path]) == {}
-    with pytest.raises(UserError, match="holds no run that can be read"):
+    with pytest.raises(NoRunsFound):
         find_runs([private])
 
 
@@ -386,8 +398,10 @@ def test_runs_of_one_recipe_on_other_pictures_all_count(tmp_path):
 
 def test_a_folder_of_collections_alone_is_refused_and_says_what_to_give(tmp_path):
     write_run(tmp_path / "results" / "doodles" / "ncm", make_result("ncm"), features=False)
-    with pytest.raises(UserError, match=r"holds no run itself; give the folders of runs in it: .*doodles$"):
+    with pytest.raises(NoRunsFound) as refused:
         find_runs([tmp_path / "results"])
+    assert refused.value.collections == (tmp_path / "results" / "doodles",)
+    assert str(tmp_path / "results" / "doodles") in str(refused.value)
 
 
 def test_a_result_of_another_version_is_named_not_raised(tmp_path):
