@@ -16,6 +16,49 @@ class UserError(ValueError):
     """
 
 
+@dataclass(eq=False)
+class UnknownRecipe(UserError):
+    """A recipe was named that is neither a file nor part of the package."""
+
+    source: str
+    known: Sequence[str]
+
+    def __str__(self) -> str:
+        of_method = [name for name in self.known if name.partition("/")[2] == self.source]
+        meant = f"; did you mean {' or '.join(of_method)}?" if of_method else ""
+        return (
+            f"recipe: {self.source!r} is neither a file nor one of the recipes that come with fairshot"
+            f"{meant or did_you_mean(self.source, self.known)}"
+        )
+
+
+@dataclass(eq=False)
+class BadOverride(UserError):
+    """A change of one key of a recipe, `key=value`, that cannot be applied."""
+
+    override: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.override!r}: {self.problem}"
+
+
+@dataclass(eq=False)
+class MethodNotLoaded(UserError):
+    """A recipe is of a method from a file of its own, whose code is not run unless that is asked for."""
+
+    recipe: Path
+    name: str
+    kept: str | None = None  # file.py:Class of a copy beside the recipe, which whoever runs it may name
+
+    def __str__(self) -> str:
+        named = f"; to run it, write name: {self.kept} into {self.recipe}" if self.kept else ""
+        return (
+            f"{self.recipe}: {self.name} is a method from a file of its own, "
+            f"and reading a run runs no code{named}"
+        )
+
+
 class TrainingStopped(Exception):
     """The training stopped early, by a signal or a time limit; its checkpoint lets it go on."""
 
@@ -133,6 +176,24 @@ class HeldOutUnfit(UserError):
         return (
             f"class {self.class_name!r} has {self.images} training images, too few to hold out "
             f"{self.held_out} and learn from {self.needed}"
+        )
+
+
+class NoGPU(UserError):
+    """A GPU was asked for, and there is none."""
+
+    def __init__(self) -> None:
+        super().__init__("device: cuda was asked for, but torch finds no GPU here")
+
+
+class UnevenEpisode(UserError):
+    """The images of an episode cannot be divided evenly among the processes."""
+
+    def __init__(self, episode: str, images: int, processes: int) -> None:
+        self.images, self.processes = images, processes
+        super().__init__(
+            f"{episode} has {images}, which {processes} processes cannot share evenly; give another "
+            "method.way, method.shots or method.queries"
         )
 
 

@@ -1,4 +1,4 @@
-"""How long work says how far it is, without knowing who listens."""
+"""Reporters: long work reports its progress to them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fairshot.errors import UserError
 
 
 class Advance(Protocol):
-    """Reports some more units of work done, with a short note (loss, images/s)."""
+    """Reports that more units of work are done, with a short note (loss, images/s)."""
 
     def __call__(self, units: int = 1, note: str = "") -> None: ...
 
@@ -56,11 +56,11 @@ class SlowTraining(Notice):
 
 
 class Reporter:
-    """A listener that keeps silent; the command line has one that draws bars."""
+    """A reporter that ignores everything; the command line has one that shows progress bars."""
 
     @contextmanager
     def track(self, what: str, total: int, done: int = 0) -> Iterator[Advance]:
-        """Follow a piece of work of `total` units, `done` of which were finished earlier."""
+        """Follow work of `total` units, of which `done` were done earlier."""
 
         def ignore(units: int = 1, note: str = "") -> None:
             del units, note
@@ -69,7 +69,7 @@ class Reporter:
         yield ignore
 
     def say(self, text: str | Notice) -> None:
-        """Pass on one line."""
+        """Report one line of text."""
         del text
 
     def of_run(self, title: str, log: Path) -> Reporter:
@@ -82,9 +82,9 @@ SILENT = Reporter()
 
 
 class LogReporter(Reporter):
-    """Appends what happened to the log of a run, if it has one.
+    """Appends lines to a log file, if there is one.
 
-    Lines wait until the folder of the log is there: what is refused before that leaves nothing behind.
+    Lines are kept back until the folder of the log exists, so that a refused run leaves nothing behind.
     """
 
     def __init__(self, log: Path | None) -> None:

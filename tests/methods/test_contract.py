@@ -17,7 +17,6 @@ from fairshot.methods import method_named, methods
 from fairshot.methods.method import Method
 from fairshot.models.embedder import Embedder
 from fairshot.progress import SILENT
-from fairshot.recipes import load_recipe, recipe_names
 from fairshot.training.batches import Batches
 from fairshot.training.hardware import choose_hardware
 from fairshot.training.loop import Step, TrainingSettings
@@ -270,15 +269,3 @@ def test_it_says_what_it_is(name):
     assert kind.card.summary
     for promise in ("in advance", "Stores", "test time"):
         assert promise in " ".join(kind.__doc__.split()), f"its docstring does not say: {promise}"
-
-
-@every_method
-@pytest.mark.parametrize("benchmark", ["doodles", "cifar100", "mini_imagenet", "cub200"])
-def test_it_has_a_recipe_that_differs_from_others_only_where_it_must(name, benchmark):
-    assert f"{benchmark}/{name}" in recipe_names()
-    recipe = load_recipe(f"{benchmark}/{name}")
-    assert (recipe.method_name, recipe.benchmark.name) == (name, benchmark)
-    baseline = load_recipe(f"{benchmark}/ncm")
-    assert recipe.views == baseline.views
-    assert recipe.seed == baseline.seed == 0
-    assert recipe.benchmark == baseline.benchmark

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fairshot.errors import UserError
+from fairshot.errors import MethodNotLoaded, UserError
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import recipe_of, recorded_recipe
 from fairshot.methods import own
@@ -168,7 +168,7 @@ def test_whoever_reads_a_run_runs_no_code_that_its_recipe_names(tmp_path, monkey
     (run / "method.py").write_text(f"{example()}\nopen({str(tmp_path / 'trace')!r}, 'w').close()\n")
     make_result("gentle").write(run)
     for reader in (recipe_of, from_run):
-        with pytest.raises(UserError, match="reading a run runs no code"):
+        with pytest.raises(MethodNotLoaded):
             reader(run)
     assert recorded_recipe(run) is None
     assert plan(["ncm"], ["doodles"], [0], [None], [], run.parent)
@@ -182,12 +182,13 @@ def test_of_several_classes_the_one_of_that_name_is_told_and_a_slip_is_no_method
     run = leave_recipe(tmp_path / "my run", "mild")
     (run / "method.py").write_text("class A:\n    name: str = 'mild'\nclass B:\n    name = 'gentle'\n")
     source = str(run / "recipe.yaml")
-    with pytest.raises(UserError) as refused:
+    with pytest.raises(MethodNotLoaded) as refused:
         load_recipe(source)
-    assert f"write name: method.py:A into {source}" in str(refused.value)
-    assert str(refused.value).endswith(f"--set 'method.name={run}/method.py:A'")
-    with pytest.raises(UserError, match="reading a run runs no code"):
+    assert (refused.value.recipe, refused.value.name) == (Path(source), "mild")
+    assert refused.value.kept == "method.py:A"
+    with pytest.raises(MethodNotLoaded) as refused:
         recipe_of(run)
+    assert refused.value.kept is None
     for slip, answer in (("nmc", r"did you mean ncm\?"), ("[method.py:A]", "method.name: missing")):
         with pytest.raises(UserError, match=answer):
             load_recipe(str(leave_recipe(run, slip) / "recipe.yaml"))

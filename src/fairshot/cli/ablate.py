@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,79 +12,49 @@ from fairshot.cli.options import Base, Device, Fresh, Root, Seed, Set, study_opt
 from fairshot.cli.run import present
 from fairshot.files import write_atomically
 
-if TYPE_CHECKING:
-    from fairshot.studies import Ablation
-    from fairshot.studies.ablation import Table
-
-app = typer.Typer(help="Switch parts of SSS on one by one, or change how it decides.", no_args_is_help=True)
-
 BENCHMARK = "cifar100"
 PAGE = "ablation.md"
 
+TableName = Annotated[
+    Literal["components", "features"],
+    typer.Argument(
+        metavar="TABLE",
+        help="components: Intra, Inter, SR, Resistance and Calibration, added one by one (table 2): four "
+        "trainings, six runs. features: both kinds of features, alone and combined, without Resistance "
+        "(tables 3 and 11): one training, six runs.",
+    ),
+]
 RecipeName = Annotated[
     str | None, typer.Argument(metavar="RECIPE", help=f"A recipe of SSS; if not given, that for {BENCHMARK}.")
 ]
+Out = Annotated[Path | None, typer.Option(help="Folder of the runs; runs/ablation-TABLE if not given.")]
 
 
-@app.command("components")
-def components_command(
+def ablate_command(
+    table: TableName,
     recipe: RecipeName = None,
     set_: Set = [],  # noqa: B006 - typer copies it
     seed: Seed = None,
     device: Device = "auto",
-    out: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs/ablation-components"),
+    out: Out = None,
     fresh: Fresh = False,
     root: Root = None,
     base: Base = None,
 ) -> None:
-    """Intra, Inter, SR, Resistance and Calibration, added one by one: four trainings, six runs.
+    """Switch parts of SSS on one by one, or change how it decides.
 
-    Writes table 2 of the paper with ours beside it, FMO, novel-only accuracy, misroute rate and what base
-    classes lost into `ablation.md`. With --base the rows that have SR share that run's training.
+    Writes the table of the paper with ours beside it into `ablation.md`; for the components FMO, novel-only
+    accuracy, misroute rate and what base classes lost besides. With --base the rows that have SR share that
+    run's training.
     """
-    from fairshot.reporting.ablations import components_page  # torch: seconds, and --help needs none
-
-    done = _run_table("components", recipe, set_, seed, device, out, fresh, root, base)
-    write_atomically(out / PAGE, components_page(done.runs, this_command()).encode())
-
-
-@app.command("features")
-def features_command(
-    recipe: RecipeName = None,
-    set_: Set = [],  # noqa: B006 - typer copies it
-    seed: Seed = None,
-    device: Device = "auto",
-    out: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs/ablation-features"),
-    fresh: Fresh = False,
-    root: Root = None,
-    base: Base = None,
-) -> None:
-    """Both kinds of features, alone and combined, without Resistance: one training, six runs.
-
-    Writes tables 3 and 11 of the paper with ours beside them into `ablation.md`. With --base none is trained.
-    """
-    from fairshot.reporting.ablations import features_page
-
-    done = _run_table("features", recipe, set_, seed, device, out, fresh, root, base)
-    write_atomically(out / PAGE, features_page(done.runs, this_command()).encode())
-
-
-def _run_table(
-    table: Table,
-    recipe: str | None,
-    overrides: list[str],
-    seed: int | None,
-    device: str,
-    out: Path,
-    fresh: bool,
-    root: Path | None,
-    base: Path | None,
-) -> Ablation:
-    """Run the rows of a table and show them."""
+    # All this takes seconds to import, and --help needs none.
     from fairshot.recipes import default_recipe
+    from fairshot.reporting.ablations import components_page, features_page
     from fairshot.studies import ablate
 
+    out = out or Path("runs") / f"ablation-{table}"
     options = study_options(ConsoleReporter(), device, None, root, fresh)
-    done = ablate(table, recipe or default_recipe(BENCHMARK), out, overrides, seed, base, options)
+    done = ablate(table, recipe or default_recipe(BENCHMARK), out, set_, seed, base, options)
     present({done.runs[row]: result for row, result in done.results.items()}, out)
-    return done
+    page = components_page if table == "components" else features_page
+    write_atomically(out / PAGE, page(done.runs, this_command()).encode())

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import shlex
 from functools import singledispatch
 from pathlib import Path
 
 from fairshot import errors, progress
+from fairshot.benchmarks.dataset import Dataset, MissingData, WrongData
+from fairshot.benchmarks.image_folder import TooFewImages
 from fairshot.errors import first_of
 
 OPTIONS: dict[type, str] = {
+    errors.BadOverride: "; an example is --set training.epochs=10",
+    errors.NoGPU: "; use --device cpu",
+    errors.UnevenEpisode: ", or another number of --processes",
+    TooFewImages: "; to teach classes from all images, without a test, use fairshot new and fairshot teach",
     errors.FolderUnusable: "; give another --out",
     errors.FolderOccupied: "; give another --out, or begin anew in this one with --fresh",
     errors.OtherTraining: ", --set the others alike",
@@ -70,3 +77,37 @@ def _(notice: progress.SlowTraining) -> str:
         smaller = f"--set model.size={SMALL_SIZE} --set model.resize={SMALL_RESIZE}"
         text += f"; with smaller pictures it is faster again: {smaller}"
     return text
+
+
+@advice.register
+def _(problem: errors.UnknownRecipe) -> str:
+    return "" if str(problem).endswith("?") else "; fairshot list names them"
+
+
+@advice.register
+def _(problem: errors.MethodNotLoaded) -> str:
+    if problem.kept is None:
+        return "; commands that name the file can use it: fairshot run BENCHMARK/file.py:Class, or compare"
+    return f", or add --set {shlex.quote(f'method.name={problem.recipe.parent / problem.kept}')}"
+
+
+def how_to_get(dataset: Dataset) -> str:
+    """Say how the files of a dataset come into the data folder."""
+    get = (
+        f"`fairshot data get {dataset.name}` downloads it ({dataset.source.size}), or p"
+        if dataset.source
+        else "P"
+    )
+    return f"{get}ut there: {dataset.layouts}"
+
+
+@advice.register
+def _(problem: MissingData) -> str:
+    return f"; {how_to_get(problem.dataset)}" if problem.dataset.source else ""
+
+
+@advice.register
+def _(problem: WrongData) -> str:
+    if problem.dataset.source is None:
+        return ""
+    return f"; to download it anew, remove the folder and run `fairshot data get {problem.dataset.name}`"

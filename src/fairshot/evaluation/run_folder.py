@@ -12,7 +12,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from fairshot.benchmarks.folder import FILE_NAME
+from fairshot.benchmarks.image_folder import FILE_NAME
 from fairshot.errors import FolderUnusable, NoRun, UserError
 from fairshot.files import write_atomically
 from fairshot.methods.own import KEPT, own_file

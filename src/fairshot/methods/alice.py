@@ -18,12 +18,14 @@ from fairshot.settings import ShareRange
 class ALICESettings(MethodSettings):
     """Angular penalty, class augmentation, and the balanced choice of prototype images."""
 
-    scale: float = Field(30.0, gt=0)
-    margin: float = Field(0.4, ge=0)  # taken off the cosine of the true class
-    projector_width: int = Field(2048, ge=1)
-    fusions_per_image: int = Field(4, ge=0)
-    lam: ShareRange = (0.4, 0.6)  # of the fusion weight
-    balanced: int = Field(5, ge=1)  # training images behind a base prototype: as few as new classes have
+    scale: float = Field(30.0, gt=0, description="Factor of the cosines in the cross-entropy.")
+    margin: float = Field(0.4, ge=0, description="Subtracted from the cosine of the true class in training.")
+    projector_width: int = Field(2048, ge=1, description="Width of the projector behind the backbone.")
+    fusions_per_image: int = Field(4, ge=0, description="Fused images per image.")
+    lam: ShareRange = Field((0.4, 0.6), description="Range of the weight of one image in a fusion.")
+    balanced: int = Field(
+        5, ge=1, description="Training images behind a base prototype: as few as novel classes have."
+    )
 
 
 class AngularPenalty(FusedObjective):

@@ -24,11 +24,13 @@ from fairshot.training.loop import Trainer
 class BiDistSettings(CosineSettings):
     """Fine-tuning of the current branch, and the net that mixes both."""
 
-    steps: int = Field(100, ge=1)  # of fine-tuning in a session
-    learning_rate: float = Field(0.001, gt=0)  # of the last stage and the rows
-    distillation: float = Field(1.0, ge=0)  # weight of both teachers
-    mixer_width: int = Field(64, ge=1)
-    mixer_learning_rate: float = Field(0.5, gt=0)
+    steps: int = Field(100, ge=1, description="Steps of fine-tuning in a session.")
+    learning_rate: float = Field(
+        0.001, gt=0, description="Learning rate of the last stage and the classifier in fine-tuning."
+    )
+    distillation: float = Field(1.0, ge=0, description="Weight of the distillation from both teachers.")
+    mixer_width: int = Field(64, ge=1, description="Width of the net that mixes both branches.")
+    mixer_learning_rate: float = Field(0.5, gt=0, description="Learning rate of that net.")
 
 
 class BiDist(ReplayMethod[BiDistSettings]):

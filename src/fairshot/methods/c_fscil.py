@@ -21,16 +21,22 @@ from fairshot.training.episodes import Episode
 class CFSCILSettings(EpisodicSettings):
     """The embedding, the episodes after the base training, and what sessions do with prototypes."""
 
-    width: int = Field(512, ge=1)  # of the fully connected layer behind the backbone
-    way: int = Field(20, ge=2)  # classes of an episode
-    queries: int = Field(5, ge=1)
-    sharpness: float = Field(10.0, gt=0)  # beta of the soft absolute value
-    mode: Literal["mean", "bipolar", "nudged"] = "nudged"
-    repulsion: float = Field(4.0, gt=0)  # alpha of the loss that parts prototypes
-    nudging_steps: int = Field(100, ge=1)
-    nudging_rate: float = Field(0.05, gt=0)
-    realigning_steps: int = Field(50, ge=1)
-    realigning_rate: float = Field(0.01, gt=0)
+    width: int = Field(512, ge=1, description="Width of the fully connected layer behind the backbone.")
+    way: int = Field(20, ge=2, description="Classes per episode.")
+    queries: int = Field(5, ge=1, description="Query images per class of an episode.")
+    sharpness: float = Field(10.0, gt=0, description="Sharpness of the soft absolute value (beta).")
+    mode: Literal["mean", "bipolar", "nudged"] = Field(
+        "nudged", description="What sessions do with prototypes: the paper's modes 1, 2 and 3."
+    )
+    repulsion: float = Field(
+        4.0, gt=0, description="Steepness of the loss that separates prototypes (alpha)."
+    )
+    nudging_steps: int = Field(100, ge=1, description="Steps that nudge the prototypes apart.")
+    nudging_rate: float = Field(0.05, gt=0, description="Learning rate of these steps.")
+    realigning_steps: int = Field(
+        50, ge=1, description="Steps that realign the fully connected layer with the nudged prototypes."
+    )
+    realigning_rate: float = Field(0.01, gt=0, description="Learning rate of these steps.")
 
 
 def soft_abs(cosines: Tensor, sharpness: float) -> Tensor:

@@ -11,7 +11,9 @@ from fairshot.methods.prototype_method import CosineObjective, CosineSettings, P
 class MarginSettings(CosineSettings):
     """The margin beside the settings of the skeleton."""
 
-    margin: float = Field(0.2, gt=0)  # delta, in units of the cosine
+    margin: float = Field(
+        0.2, gt=0, description="Subtracted from the cosine of the true class in training (delta)."
+    )
 
 
 class CEDelta(PrototypeMethod[MarginSettings]):

@@ -21,9 +21,9 @@ QUERIES_AT_ONCE = 256  # each needs prototypes of its own
 class CECSettings(EpisodicSettings):
     """The pseudo-incremental episodes after the base training, of `way` base and as many novel classes."""
 
-    shots: int = Field(1, ge=1)
-    episode_epochs: int = Field(40, ge=1)
-    episode_learning_rate: float = Field(0.002, gt=0)
+    shots: int = Field(1, ge=1, description="Support images per class of an episode.")
+    episode_epochs: int = Field(40, ge=1, description="Epochs of episodes after the base training.")
+    episode_learning_rate: float = Field(0.002, gt=0, description="Learning rate of the episodes.")
 
 
 class ClassifierAttention(nn.Module):

@@ -22,11 +22,11 @@ from fairshot.training.loop import Objective, Trainer
 class EpisodicSettings(CosineSettings):
     """The episodes after the base training."""
 
-    way: int = Field(15, ge=2)  # classes of an episode
-    shots: int = Field(5, ge=1)
-    queries: int = Field(15, ge=1)
-    episode_epochs: int = Field(20, ge=1)
-    episode_learning_rate: float = Field(0.01, gt=0)
+    way: int = Field(15, ge=2, description="Classes per episode.")
+    shots: int = Field(5, ge=1, description="Support images per class of an episode.")
+    queries: int = Field(15, ge=1, description="Query images per class of an episode.")
+    episode_epochs: int = Field(20, ge=1, description="Epochs of episodes after the base training.")
+    episode_learning_rate: float = Field(0.01, gt=0, description="Learning rate of the episodes.")
 
 
 class EpisodicObjective(Objective):

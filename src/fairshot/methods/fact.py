@@ -20,11 +20,17 @@ from fairshot.training.loop import Objective
 class FACTSettings(CosineSettings):
     """How strongly room is reserved, and how much virtual prototypes have to say in an answer."""
 
-    weight: float = Field(0.01, ge=0)  # of the three losses that reserve room
-    mixing: float = Field(0.5, gt=0)  # shape of the Beta distribution of mix-up weights
-    reserved: int = Field(3, ge=1)  # virtual classes that each base class may lean towards
-    virtual_share: Share = 0.1  # of the look through virtual prototypes in an answer
-    looked_through: int = Field(40, ge=1)  # virtual prototypes, the most similar ones, that this look uses
+    weight: float = Field(
+        0.01, ge=0, description="Weight of the three losses that reserve room for new classes."
+    )
+    mixing: float = Field(0.5, gt=0, description="Shape of the Beta distribution of mix-up weights.")
+    reserved: int = Field(3, ge=1, description="Virtual classes that each base class may lean towards.")
+    virtual_share: Share = Field(
+        0.1, description="Weight of the scores through virtual prototypes in an answer."
+    )
+    looked_through: int = Field(
+        40, ge=1, description="Virtual prototypes, the most similar ones, that these scores use."
+    )
 
 
 class ForwardCompatible(Objective):

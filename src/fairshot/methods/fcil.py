@@ -18,13 +18,15 @@ from fairshot.training.loop import Objective
 class FCILSettings(CosineSettings):
     """Infomax of the embedding in the base session, and of the structure of classes in later ones."""
 
-    embedding_weight: float = Field(0.1, ge=0)
-    temperature: float = Field(0.1, gt=0)
-    projection: int = Field(128, ge=1)  # width in which levels are compared
-    information_weight: float = Field(1.0, ge=0)  # of what shots tell about their classes
-    structure_weight: float = Field(1.0, ge=0)  # of the relations between classes
-    steps: int = Field(50, ge=1)  # of refining the prototypes of new classes
-    learning_rate: float = Field(0.01, gt=0)
+    embedding_weight: float = Field(
+        0.1, ge=0, description="Weight of the infomax loss of the embedding in the base session."
+    )
+    temperature: float = Field(0.1, gt=0, description="Temperature of the contrast.")
+    projection: int = Field(128, ge=1, description="Width in which levels of the network are compared.")
+    information_weight: float = Field(1.0, ge=0, description="Weight of what shots tell about their classes.")
+    structure_weight: float = Field(1.0, ge=0, description="Weight of the relations between classes.")
+    steps: int = Field(50, ge=1, description="Steps that refine the prototypes of new classes.")
+    learning_rate: float = Field(0.01, gt=0, description="Learning rate of these steps.")
 
 
 class EmbeddingInfomax(Objective):

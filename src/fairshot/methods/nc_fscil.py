@@ -24,17 +24,25 @@ from fairshot.training.loop import Objective
 class NCFSCILSettings(MethodSettings):
     """The neck, blends of two images in the base session, and fine-tuning of the neck in later ones."""
 
-    views: int = Field(2, ge=1)
-    width: int = Field(512, ge=2)  # of the neck's output, in which the simplex lies
-    loss_weight: float = Field(10.0, gt=0)
-    mixing: float = Field(0.8, gt=0)  # shape of the Beta distribution of mix-up weights
-    mixed_share: Share = 0.4  # of the images of the base session are mixed with another
-    cut_share: Share = 0.4  # of them have a box cut out and filled from another
-    steps: int = Field(100, ge=1)  # of fine-tuning in a session
-    learning_rate: float = Field(0.25, gt=0)  # of fine-tuning
-    gradient_norm: float | None = Field(None, gt=0)  # longer gradients of fine-tuning are shortened to it
-    blending: float = Field(0.5, gt=0)  # shape of the Beta distribution of weights of blended outputs
-    blended_share: Share = 0.0  # of the steps of fine-tuning blend outputs
+    views: int = Field(2, ge=1, description="Random views of each picture in a step.")
+    width: int = Field(512, ge=2, description="Width of the neck's output, in which the simplex lies.")
+    loss_weight: float = Field(10.0, gt=0, description="Weight of the dot-regression loss.")
+    mixing: float = Field(0.8, gt=0, description="Shape of the Beta distribution of mix-up weights.")
+    mixed_share: Share = Field(
+        0.4, description="Share of the images of the base session that are mixed with another."
+    )
+    cut_share: Share = Field(
+        0.4, description="Share of them that have a box cut out and filled from another."
+    )
+    steps: int = Field(100, ge=1, description="Steps of fine-tuning in a session.")
+    learning_rate: float = Field(0.25, gt=0, description="Learning rate of fine-tuning.")
+    gradient_norm: float | None = Field(
+        None, gt=0, description="Longer gradients of fine-tuning are shortened to this norm; null: never."
+    )
+    blending: float = Field(
+        0.5, gt=0, description="Shape of the Beta distribution of the weights of blended outputs."
+    )
+    blended_share: Share = Field(0.0, description="Share of the steps of fine-tuning that blend outputs.")
 
     @model_validator(mode="after")
     def _shares_fit(self) -> Self:

@@ -21,8 +21,8 @@ from fairshot.training.loop import Objective
 class CosineSettings(MethodSettings):
     """Settings of the cosine cross-entropy."""
 
-    scale: float = Field(16.0, gt=0)
-    views: int = Field(2, ge=1)  # random views of each picture in a step
+    scale: float = Field(16.0, gt=0, description="Factor of the cosines in the cross-entropy.")
+    views: int = Field(2, ge=1, description="Random views of each picture in a step.")
 
 
 class CosineObjective(Objective):

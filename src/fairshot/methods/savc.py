@@ -29,18 +29,22 @@ NOBODY = -1  # in place of a class: nothing has been put here yet
 class SAVCSettings(MethodSettings):
     """The fantasy, and the contrast beside the classifier."""
 
-    fantasy: Literal["half_turn", "turns_and_colours"] = "half_turn"  # m = 2, or m = 12 (colour images only)
-    scale: float = Field(16.0, gt=0)
-    global_weight: float = Field(0.2, ge=0)  # of the contrast of large crops
-    local_weight: float = Field(0.8, ge=0)  # of the contrast of small crops
-    temperature: float = Field(0.07, gt=0)
-    queue: int = Field(8192, ge=1)  # keys of earlier images
-    momentum: float = Field(0.995, ge=0, lt=1)  # of the network that makes keys
-    projection: int = Field(32, ge=1)  # width of what is contrasted
-    large_area: PositiveRange = (0.9, 1.0)  # share of the picture
-    small_area: PositiveRange = (0.2, 0.7)
-    small_crops: int = Field(4, ge=1)
-    small_size: float = Field(0.5625, gt=0, le=1)  # pixels a side, as a share of those of other views
+    fantasy: Literal["half_turn", "turns_and_colours"] = Field(
+        "half_turn", description="Transforms that make virtual classes: 2, or 12 (colour images only)."
+    )
+    scale: float = Field(16.0, gt=0, description="Factor of the cosines in the cross-entropy.")
+    global_weight: float = Field(0.2, ge=0, description="Weight of the contrast of large crops.")
+    local_weight: float = Field(0.8, ge=0, description="Weight of the contrast of small crops.")
+    temperature: float = Field(0.07, gt=0, description="Temperature of the contrast.")
+    queue: int = Field(8192, ge=1, description="Keys of earlier images in the queue.")
+    momentum: float = Field(0.995, ge=0, lt=1, description="Momentum of the network that makes keys.")
+    projection: int = Field(32, ge=1, description="Width of what is contrasted.")
+    large_area: PositiveRange = Field((0.9, 1.0), description="Share of the picture that a large crop shows.")
+    small_area: PositiveRange = Field((0.2, 0.7), description="Share of the picture that a small crop shows.")
+    small_crops: int = Field(4, ge=1, description="Small crops per image.")
+    small_size: float = Field(
+        0.5625, gt=0, le=1, description="Pixels per side of a small crop, as a share of those of other views."
+    )
 
 
 def fantasies(kind: str) -> list[Transform]:

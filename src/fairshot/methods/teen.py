@@ -15,8 +15,10 @@ from fairshot.settings import Share
 class TEENSettings(CosineSettings):
     """How far, and how selectively, base classes draw a new prototype towards themselves."""
 
-    shift: Share = 0.5  # alpha: the weight of the base classes in a calibrated prototype
-    selectivity: float = Field(16.0, gt=0)  # tau: the larger, the more the most similar base class counts
+    shift: Share = Field(0.5, description="Weight of the base classes in a calibrated prototype (alpha).")
+    selectivity: float = Field(
+        16.0, gt=0, description="The larger, the more the most similar base class counts (tau)."
+    )
 
 
 class TEEN(CosineMethod[TEENSettings]):

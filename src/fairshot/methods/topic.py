@@ -20,13 +20,17 @@ from fairshot.models.embedder import Features
 class TOPICSettings(CosineSettings):
     """The neural gas, and the losses that keep and grow it."""
 
-    nodes: int = Field(400, ge=2)  # of the base classes; at least one a class
-    rounds: int = Field(20, ge=1)  # of the neural gas
-    steps: int = Field(100, ge=1)  # of fine-tuning in a session
-    learning_rate: float = Field(0.001, gt=0)
-    anchor: float = Field(1.0, ge=0)  # weight of the loss that keeps old nodes where they are
-    min_max: float = Field(0.1, ge=0)  # weight of the loss that places new nodes
-    margin: float = Field(0.5, ge=0)  # distance that a new node keeps from neighbours of other classes
+    nodes: int = Field(
+        400, ge=2, description="Nodes of the neural gas for the base classes; at least one per class."
+    )
+    rounds: int = Field(20, ge=1, description="Passes of the neural gas over the base features.")
+    steps: int = Field(100, ge=1, description="Steps of fine-tuning in a session.")
+    learning_rate: float = Field(0.001, gt=0, description="Learning rate of fine-tuning.")
+    anchor: float = Field(1.0, ge=0, description="Weight of the loss that keeps old nodes where they are.")
+    min_max: float = Field(0.1, ge=0, description="Weight of the loss that places new nodes.")
+    margin: float = Field(
+        0.5, ge=0, description="Distance that a new node keeps from neighbours of other classes."
+    )
 
 
 class TOPIC(ReplayMethod[TOPICSettings]):

@@ -1,10 +1,10 @@
-"""How fast a base session trains, beside the plain way: PIL in workers, float32, eager."""
+"""Speed of training a base session, beside plain training: PIL in DataLoader workers, float32, eager."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,12 +30,12 @@ Batch = tuple[Tensor, Tensor, Tensor]  # two views of some pictures, and their l
 
 
 @dataclass(frozen=True)
-class Speed:
-    """One row of the table."""
+class TrainingSpeed:
+    """Speed of one way to train."""
 
     name: str
     images_per_second: float  # through the network, forward and backward
-    matrix_share: float  # of the measured rate of large matrix products
+    matrix_share: float  # of the floating-point operations per second of large matrix products
     seconds_per_epoch: float
     compile_seconds: float
     peak_gigabytes: float
@@ -43,8 +43,8 @@ class Speed:
 
 def measure_training(
     recipe: Recipe, fabric: Fabric, classes: int, images: int, plain_steps: int, reporter: Reporter = SILENT
-) -> list[Speed]:
-    """Time the engine and the plain way on random pictures of the recipe's size."""
+) -> list[TrainingSpeed]:
+    """Time the training of a recipe and plain training on random pictures of the recipe's size."""
     rng = np.random.default_rng(0)
     size = recipe.model.size
     channels = len(recipe.model.mean)
@@ -52,7 +52,7 @@ def measure_training(
     labels = rng.integers(0, classes, images)
     rate = matrix_rate(fabric)
     rows = [
-        _engine(recipe, fabric, classes, LabelledPictures(Pictures.from_array(array), labels), reporter),
+        _fairshot(recipe, fabric, classes, LabelledPictures(Pictures.from_array(array), labels), reporter),
         _plain(recipe, fabric, classes, array, labels, plain_steps, reporter),
     ]
     work = _flops_per_image(recipe, classes, channels)
@@ -60,7 +60,7 @@ def measure_training(
 
 
 def matrix_rate(fabric: Fabric) -> float:
-    """Measure floating-point operations a second of a large matrix product, in the precision of training."""
+    """Measure floating-point operations per second of a large matrix product, in training precision."""
     gpu = fabric.device.type == "cuda"
     side = 8192 if gpu else 1024
     left = torch.randn(side, side, device=fabric.device, dtype=torch.bfloat16 if gpu else torch.float32)
@@ -76,15 +76,15 @@ def matrix_rate(fabric: Fabric) -> float:
 
 
 def base_objective(recipe: Recipe, classes: int, channels: int) -> Objective:
-    """Build what a recipe trains in its base session, untrained."""
+    """Build what a recipe trains in its base session."""
     torch.manual_seed(0)
-    future = classes // 2 + 1  # as many as most benchmarks have; only few methods ask
-    method = build(recipe.method_name, recipe.method, recipe.model, channels, classes, classes + future)
+    novel = classes // 2 + 1  # as many as in most benchmarks; only few methods ask
+    method = build(recipe.method_name, recipe.method, recipe.model, channels, classes, classes + novel)
     return method.objective()
 
 
 def images_per_source(objective: Objective) -> int:
-    """How many images the network sees for each source image: views, fusions and flips."""
+    """Return how many images the network sees per source image: views, fusions and flips."""
     first = next(module for module in _embedder(objective).modules() if isinstance(module, nn.Conv2d))
     seen: list[int] = []
     hook = first.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
@@ -108,30 +108,29 @@ def _one_step(objective: Objective, batch: int) -> None:
 
 
 def _flops_per_image(recipe: Recipe, classes: int, channels: int) -> float:
-    """Count the operations of forward and backward for one image of the network."""
+    """Count the floating-point operations of forward and backward for one image."""
     objective = base_objective(recipe, classes, channels)
     with FlopCounterMode(display=False) as counter:
         _one_step(objective, 4)
     return float(counter.get_total_flops()) / (4 * images_per_source(objective))
 
 
-def _engine(
+def _fairshot(
     recipe: Recipe, fabric: Fabric, classes: int, data: LabelledPictures, reporter: Reporter
-) -> Speed:
-    _forget_peak(fabric)
+) -> TrainingSpeed:
+    _reset_peak(fabric)
     objective = base_objective(recipe, classes, data.pictures.channels)
     images = images_per_source(objective)
     settings = recipe.training.model_copy(update={"epochs": 3, "low_resolution": None})
     trainer = Trainer(fabric, settings, recipe.views, recipe.model.size, 0, reporter=reporter)
     trainer.train(objective, data)
-    sources = trainer.history[-1]["images_per_second"]  # of the last epoch: long past compilation
-    return Speed(
-        "fairshot", sources * images, 0.0, len(data) / sources, trainer.compile_seconds, _peak(fabric)
-    )
+    sources = trainer.history[-1]["images_per_second"]  # of the last epoch, after compilation
+    seconds = len(data) / sources
+    return TrainingSpeed("fairshot", sources * images, 0.0, seconds, trainer.compile_seconds, _peak(fabric))
 
 
 class _PlainDataset(Dataset[Batch]):
-    """Two random views of each picture through PIL, one picture at a time."""
+    """Two random views of each picture, by PIL and torchvision."""
 
     def __init__(self, array: Bytes, labels: Ints, views: ViewSettings, size: int) -> None:
         self.array, self.labels = array, labels
@@ -162,9 +161,9 @@ def _plain(
     labels: Ints,
     steps: int,
     reporter: Reporter,
-) -> Speed:
+) -> TrainingSpeed:
     """Train as most public code does: DataLoader workers, float32, no compilation."""
-    _forget_peak(fabric)
+    _reset_peak(fabric)
     objective = base_objective(recipe, classes, array.shape[3])
     images = images_per_source(objective)
     objective.to(fabric.device)
@@ -174,21 +173,22 @@ def _plain(
     loader = DataLoader(
         dataset, batch, shuffle=True, drop_last=True, num_workers=workers, persistent_workers=True
     )
-    warm = 2 * workers + 2  # what the workers had prepared before the clock started
+    warm = 2 * workers + 2  # steps whose batches the workers prepare before the time starts
     seconds = _plain_steps(objective, loader, fabric, warm, steps, reporter)
     sources = recipe.training.batch * steps / seconds
     name = f"plain: PIL in {workers} workers, float32, eager"
-    return Speed(name, sources * images, 0.0, len(labels) / sources, 0.0, _peak(fabric))
+    return TrainingSpeed(name, sources * images, 0.0, len(labels) / sources, 0.0, _peak(fabric))
 
 
 def _plain_steps(
     objective: Objective, loader: DataLoader[Batch], fabric: Fabric, warm: int, steps: int, reporter: Reporter
 ) -> float:
-    """Take some steps to warm up, then others; return the seconds of these."""
+    """Take some steps to warm up, then others; return the seconds of the latter."""
     optimiser = torch.optim.SGD(objective.parameters(), lr=0.01, momentum=0.9)
     began = 0.0
     with reporter.track("plain training", warm + steps) as advance:
-        for step, (first, second, target) in zip(range(warm + steps), _endless(loader), strict=False):
+        endless = itertools.chain.from_iterable(itertools.repeat(loader))
+        for step, (first, second, target) in zip(range(warm + steps), endless, strict=False):
             if step == warm:
                 synchronise(fabric)
                 began = time.perf_counter()
@@ -203,12 +203,7 @@ def _plain_steps(
     return time.perf_counter() - began
 
 
-def _endless(loader: DataLoader[Batch]) -> Iterator[Batch]:
-    while True:
-        yield from loader
-
-
-def _forget_peak(fabric: Fabric) -> None:
+def _reset_peak(fabric: Fabric) -> None:
     if fabric.device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(fabric.device)

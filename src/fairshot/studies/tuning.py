@@ -195,16 +195,16 @@ def _plan(
 def _run_trials(
     planned: Sequence[PlannedRun], points: Sequence[Point], out: Path, options: StudyOptions
 ) -> list[Trial]:
-    """Write each trial as soon as it has ended; those of an earlier call stay until they are repeated."""
-    kept = {json.dumps(trial.changes): trial for trial in read_trials(out)}
+    """Run the trials, and write each as soon as it has ended."""
     changes_of = {each.out: changes for each, (changes, _) in zip(planned, points, strict=True)}
+    trials: dict[Path, Trial] = {}
     for status in execute(planned, options):
         status.check()
-        run, base, changes = status.planned.out, status.planned.base, changes_of[status.planned.out]
-        trial = Trial.of(changes, Result.read(run), Result.read(base or run).seconds["base session"])
-        kept[json.dumps(changes)] = trial
-        write_atomically(out / TRIALS, json.dumps([each.model_dump() for each in kept.values()]).encode())
-        options.reporter.say(str(trial))
+        run, base = status.planned.out, status.planned.base
+        seconds = Result.read(base or run).seconds["base session"]
+        trials[run] = Trial.of(changes_of[run], Result.read(run), seconds)
+        write_atomically(out / TRIALS, json.dumps([each.model_dump() for each in trials.values()]).encode())
+        options.reporter.say(str(trials[run]))
         for name in (FEATURES,) if base is None else (FEATURES, MODEL):
             (run / name).unlink(missing_ok=True)  # large, and no other trial reads them
-    return [kept[json.dumps(changes)] for changes, _ in points]
+    return [trials[each.out] for each in planned]
