@@ -19,7 +19,8 @@ from fairshot.cli.advice import advice
 from fairshot.errors import NoRunsFound
 from fairshot.evaluation.result import Result
 from fairshot.methods import methods
-from fairshot.reporting.figures import SECTIONS, writer
+from fairshot.reporting.figures import writer
+from fairshot.reporting.figures.sections import SECTIONS
 from fairshot.reporting.groups import PARTS, group_results, sss_first
 from fairshot.reporting.measures import SESSION_MEASURES, SUMMARY_MEASURES
 from fairshot.reporting.report import write_report

@@ -14,8 +14,8 @@ from markupsafe import Markup
 
 from fairshot.evaluation.result import Environment as Machine
 from fairshot.evaluation.result import Result
-from fairshot.reporting.figures import SECTIONS
 from fairshot.reporting.figures.classes import answers, confusion_pixels
+from fairshot.reporting.figures.sections import SECTIONS
 from fairshot.reporting.figures.style import COLOURS
 from fairshot.reporting.figures.writer import key_symbol, picture_url, slug
 from fairshot.reporting.groups import PARTS, Group, class_order

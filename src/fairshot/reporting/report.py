@@ -12,7 +12,8 @@ from fairshot.files import write_atomically
 from fairshot.progress import SILENT, Reporter
 from fairshot.reporting.ablations import ablation_tables
 from fairshot.reporting.export import write_table
-from fairshot.reporting.figures import SECTIONS, accuracy, classes
+from fairshot.reporting.figures import accuracy, classes
+from fairshot.reporting.figures.sections import SECTIONS
 from fairshot.reporting.figures.style import method_id
 from fairshot.reporting.figures.writer import Draw, FigureInput, FigureWriter, ReportFigure
 from fairshot.reporting.groups import Group, by_benchmark, group_results, in_main_order, sss_first, task_of
