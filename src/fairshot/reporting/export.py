@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fairshot import markdown
 from fairshot.files import write_atomically
-from fairshot.reporting.groups import PARTS, Spread
+from fairshot.reporting.groups import PARTS, Spread, spread_text
 from fairshot.reporting.tables import Row, Table
 
 _LATEX = {
@@ -22,16 +22,11 @@ _LATEX = {
 
 def write_table(table: Table, folder: Path, prefix: str = "") -> list[Path]:
     """Write the table as LaTeX, Markdown and CSV into the folder."""
-    paths = []
-    for suffix, text in (
-        ("tex", to_latex(table)),
-        ("md", to_markdown(table) + "\n"),
-        ("csv", to_csv(table)),
-    ):
-        path = folder / f"{prefix}{table.key}.{suffix}"
+    texts = {"tex": to_latex(table), "md": to_markdown(table) + "\n", "csv": to_csv(table)}
+    paths = {folder / f"{prefix}{table.key}.{suffix}": text for suffix, text in texts.items()}
+    for path, text in paths.items():
         write_atomically(path, text.encode())
-        paths.append(path)
-    return paths
+    return list(paths)
 
 
 def to_csv(table: Table) -> str:
@@ -63,17 +58,11 @@ def to_markdown(table: Table) -> str:
     for index, row in enumerate(table.rows):
         label = f"{row.name} ({'; '.join(row.remarks)})" if row.remarks else row.name
         ticks = ["x" if part in row.parts else "" for part in table.parts]
-        numbers = [_markdown_cell(value, index in table.winners[i]) for i, value in enumerate(row.values)]
+        bold = ["**" if index in winners else "" for winners in table.winners]
+        numbers = [spread_text(value, 2, "-", mark) for value, mark in zip(row.values, bold, strict=True)]
         rows.append([label, *ticks, *numbers])
     titles = [PARTS[part][0] for part in table.parts] + [column.title for column in table.columns]
     return markdown.table(["", *titles], rows)
-
-
-def _markdown_cell(value: Spread | None, is_best: bool) -> str:
-    if value is None:
-        return "-"
-    mean = f"**{value.mean:.2f}**" if is_best else f"{value.mean:.2f}"
-    return mean if value.deviation is None else f"{mean} ± {value.deviation:.2f}"
 
 
 def to_latex(table: Table) -> str:

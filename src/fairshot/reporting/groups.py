@@ -45,6 +45,14 @@ class Spread:
         return cls(float(np.mean(known)), spread)
 
 
+def spread_text(spread: Spread | None, digits: int = 2, missing: str = "", bold: str = "") -> str:
+    """Return a mean ± its deviation, the mean between marks of bold text if there are some."""
+    if spread is None:
+        return missing
+    mean = f"{bold}{spread.mean:.{digits}f}{bold}"
+    return mean if spread.deviation is None else f"{mean} ± {spread.deviation:.{digits}f}"
+
+
 def means(spreads: Sequence[Spread | None]) -> list[float | None]:
     """Return the means alone."""
     return [None if spread is None else spread.mean for spread in spreads]

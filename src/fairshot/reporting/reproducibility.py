@@ -9,7 +9,7 @@ from fairshot import markdown
 from fairshot.errors import UserError
 from fairshot.evaluation.run_folder import LOG
 from fairshot.files import write_atomically
-from fairshot.reporting.groups import Group, Spread, by_benchmark, group_results
+from fairshot.reporting.groups import Group, Spread, by_benchmark, group_results, spread_text
 from fairshot.reporting.measures import INC_AVG, LAST, OVERALL, OVERALL_AVG
 from fairshot.reporting.runs import find_runs, read_run
 from fairshot.reporting.tables import conditions
@@ -59,7 +59,7 @@ def write_reproducibility(folder: Path, out: Path | None = None, command: str = 
 def _overview_row(group: Group, verdict: Verdict) -> list[str]:
     theirs = [_number(row.average if row else None) for row in (verdict.own, verdict.rerun)]
     gap = "" if verdict.gap is None else f"{verdict.gap:+.2f}"
-    ours, novel = (_spread(group.summary(measure.pick)) for measure in (OVERALL_AVG, INC_AVG))
+    ours, novel = (spread_text(group.summary(measure.pick)) for measure in (OVERALL_AVG, INC_AVG))
     return [f"`{group.label}`", verdict.text, ours, *theirs, gap, novel, _number(verdict.published_novel)]
 
 
@@ -69,7 +69,7 @@ def _section(group: Group, verdict: Verdict, reasons: Mapping[str, str], folders
     unlabelled = ", unlabelled test images used" if group.results[0].transductive else ""
     label = f"ours, seed{'s' * (len(group.results) > 1)} {seeds}{unlabelled}"
     summaries = [group.summary(measure.pick) for measure in (OVERALL_AVG, LAST, INC_AVG)]
-    ours = map(_spread, (group.session(0, OVERALL.pick), *summaries))
+    ours = map(spread_text, (group.session(0, OVERALL.pick), *summaries))
     rows = [
         [label, known["backbone"], known["epochs"], *ours],
         _published_row(verdict.own, verdict.own.own if verdict.own else "", "own publication"),
@@ -113,15 +113,8 @@ def _explanation(verdict: Verdict, reason: str | None) -> str:
 def _times(group: Group) -> str:
     parts = dict.fromkeys(name for result in group.results for name in result.seconds)
     spreads = {name: Spread.of([result.seconds.get(name) for result in group.results]) for name in parts}
-    return "; ".join(f"{name} {_spread(spread, 0)} s" for name, spread in spreads.items()).capitalize()
+    return "; ".join(f"{name} {spread_text(spread, 0)} s" for name, spread in spreads.items()).capitalize()
 
 
 def _number(number: float | None) -> str:
     return "" if number is None else f"{number:.2f}"
-
-
-def _spread(spread: Spread | None, digits: int = 2) -> str:
-    if spread is None:
-        return ""
-    deviation = "" if spread.deviation is None else f" ± {spread.deviation:.{digits}f}"
-    return f"{spread.mean:.{digits}f}{deviation}"
