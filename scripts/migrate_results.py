@@ -19,9 +19,10 @@ import yaml
 
 SSS = ("sss", "sss_bgmm")
 DECISIONS = "separately|transferable_only|specific_only|pre|post|anomaly_detection"
-RENAMED = {  # by section, for all methods or those of SSS alone
+RENAMED = {  # by section; that of the method for each method, or for those of SSS
     "training": {"low_size": "low_resolution", "low_share": "low_resolution_share"},
     "method of SSS": {"way": "decision", "own_share": "class_covariance_share"},
+    "method of fact": {"looked_through": "nearest_virtual"},
 }
 REMOVED = {  # with the one value that every run had
     "training": {"nesterov": True},
@@ -30,6 +31,7 @@ REMOVED = {  # with the one value that every run had
 IN_TEXT = [  # commands and settings as pages and logs print them; `way` alone is also the N of N-way
     (rf"\bway=(?={DECISIONS})", "decision="),
     (r"\bown_share=", "class_covariance_share="),
+    (r"\blooked_through=", "nearest_virtual="),
     (r"\blow_size=", "low_resolution="),
     (r"\blow_share=", "low_resolution_share="),
 ]
@@ -49,8 +51,8 @@ def migrate_section(title: str, section: dict[str, Any]) -> dict[str, Any]:
 
 def migrate_recipe(recipe: dict[str, Any]) -> dict[str, Any]:
     """Return a recipe in present names."""
-    of_sss = recipe["method"]["name"] in SSS
-    titles = {"training": "training", "method": "method of SSS" if of_sss else ""}
+    name = recipe["method"]["name"]
+    titles = {"training": "training", "method": f"method of {'SSS' if name in SSS else name}"}
     return {
         key: migrate_section(titles.get(key, ""), value) if isinstance(value, dict) else value
         for key, value in recipe.items()

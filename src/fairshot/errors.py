@@ -113,6 +113,17 @@ class FolderOccupied(UserError):
 
 
 @dataclass(eq=False)
+class CodeChanged(UserError):
+    """The file of a method is no longer what began a run."""
+
+    file: Path
+    run: Path
+
+    def __str__(self) -> str:
+        return f"{self.file} has changed since the run in {self.run} began, which keeps a copy"
+
+
+@dataclass(eq=False)
 class OtherTraining(UserError):
     """A base session comes from settings that differ in more than the decision."""
 

@@ -89,7 +89,7 @@ def test_each_way_to_use_the_features_decides_on_the_same_base_session(folder):
     assert len({json.dumps(matrices) for matrices in confusions.values()}) >= 4  # and they do differ
 
 
-def test_another_training_is_not_taken_over(folder):
+def test_another_training_is_not_loaded(folder):
     base = ["--base", "components/sr", "--out", "other"]
     refused = fairshot(folder, "run", "doodles/sss", *base, "--seed", "3", *TINY)
     assert refused.process.exitcode == 2
@@ -258,7 +258,7 @@ def test_a_gate_between_features_as_they_are_is_run_and_kept(folder):
     done = fairshot(folder, "run", "doodles/sss", "--base", "components/resistance", *TINY, *gate)
     assert done.process.exitcode == 0, done.stderr
     kept = load_file(folder / "constant" / "model.safetensors")
-    assert torch.equal(kept["gate.prototypes"], kept["prototypes"])
+    assert torch.equal(kept["classifier.gate.prototypes"], kept["classifier.h.means"])
 
 
 def test_runs_of_several_seeds_share_one_pseudo_novel_training(folder, curves):
@@ -282,3 +282,17 @@ def test_runs_of_several_seeds_share_one_pseudo_novel_training(folder, curves):
     refused = fairshot(folder, "tradeoff", "components/inter", *shared, *PSEUDO)
     assert refused.process.exitcode == 2
     assert "another recipe" in refused.stderr
+
+
+def test_a_gate_is_chosen_over_several_splits_with_one_training_each(folder):
+    splits = ["--pseudo", "splits", "--splits", "2"]
+    done = fairshot(folder, "tradeoff", "components/sr", *splits, *PSEUDO)
+    assert done.process.exitcode == 0, done.stderr
+    results = [Result.read(folder / "splits" / name) for name in ("split1", "split2")]
+    assert [result.seed for result in results] == [0, 1]
+    assert results[0].base_names != results[1].base_names
+    trials = json.loads((folder / "splits" / "trials.json").read_text())
+    for chosen in json.loads((folder / "components" / "sr" / "tradeoff.json").read_text())[
+        "chosen_on_pseudo_novel"
+    ]:
+        assert chosen["both"] == max(each["both"] for each in trials if each["rule"] == chosen["rule"])

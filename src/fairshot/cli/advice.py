@@ -19,6 +19,7 @@ OPTIONS: dict[type, str] = {
     TooFewImages: "; to teach classes from all images, without a test, use fairshot new and fairshot teach",
     errors.FolderUnusable: "; give another --out",
     errors.FolderOccupied: "; give another --out, or begin anew in this one with --fresh",
+    errors.CodeChanged: "; give another --out, or begin anew in this one with --fresh",
     errors.OtherTraining: ", --set the others alike",
     errors.OtherImages: "; say where its own are with --data or --root",
     errors.PicturesNotFound: "; say where they are with --data",

@@ -79,11 +79,11 @@ def tune_command(
 def _next_command(out: Path, best: Recipe, data: Path | None, root: Path | None) -> str:
     """Return the command that runs the best recipe on the same images."""
     from fairshot.evaluation.run_folder import RECIPE
-    from fairshot.methods.own import own_file, own_methods
+    from fairshot.methods.plugins import plugin_file, plugin_methods
 
     command = ["fairshot", "run", str(out / RECIPE)]
-    if (own := own_file(best.method_name)) is not None:
-        command += ["--set", f"method.name={own}:{own_methods()[best.method_name].__name__}"]
+    if (own := plugin_file(best.method_name)) is not None:
+        command += ["--set", f"method.name={own}:{plugin_methods()[best.method_name].__name__}"]
     return shlex.join([*command, *picture_options(data, root)])
 
 

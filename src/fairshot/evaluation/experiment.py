@@ -19,7 +19,7 @@ from fairshot.benchmarks import load_stream
 from fairshot.benchmarks.cache import Resize
 from fairshot.benchmarks.image_folder import Split, load_folder, replay_folder
 from fairshot.benchmarks.stream import Stream
-from fairshot.errors import FolderOccupied, FolderUnusable, PicturesNotFound
+from fairshot.errors import CodeChanged, FolderOccupied, FolderUnusable, PicturesNotFound
 from fairshot.evaluation.base_session import (
     BASE_IMAGES,
     build_method,
@@ -46,7 +46,7 @@ from fairshot.evaluation.run_folder import (
 from fairshot.evaluation.sessions import Outcome, run_sessions
 from fairshot.files import remove_partial, write_atomically
 from fairshot.methods.method import Method
-from fairshot.methods.own import own_file
+from fairshot.methods.plugins import plugin_file
 from fairshot.models.embedder import ModelSettings
 from fairshot.progress import SILENT, Reporter, RunFinished, SlowTraining
 from fairshot.recipes import Recipe
@@ -230,7 +230,7 @@ def _result(
 @contextmanager
 def _prepared(recipe: Recipe, options: RunOptions) -> Iterator[None]:
     """Keep other processes out of the run folder, and another recipe's leftovers out of this run."""
-    out, own = options.out, own_file(recipe.method_name)
+    out, own = options.out, plugin_file(recipe.method_name)
     code = None if own is None else own.read_bytes()  # it may be what a fresh run clears
     with lock_run(out):
         if options.fresh:
@@ -241,8 +241,8 @@ def _prepared(recipe: Recipe, options: RunOptions) -> Iterator[None]:
         elif (recorded := recorded_recipe(out)) != recipe:
             known = "unknown here" if recorded is None else differences(recorded.as_dict(), recipe.as_dict())
             raise FolderOccupied(out, f"a run of another recipe: {known}")
-        if code_has_changed(out, recipe.method_name):
-            raise FolderOccupied(out, f"a run that {own} began, which has changed since; see {OWN_METHOD}")
+        if own is not None and code_has_changed(out, recipe.method_name):
+            raise CodeChanged(own, out)
         if code is not None and not (out / RESULT).is_file():
             write_atomically(out / OWN_METHOD, code)
         yield

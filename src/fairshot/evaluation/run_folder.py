@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
 from fairshot.benchmarks.image_folder import FILE_NAME
 from fairshot.errors import FolderUnusable, NoRun, UserError
 from fairshot.files import write_atomically
-from fairshot.methods.own import KEPT, own_file
+from fairshot.methods.plugins import PLUGIN_COPY, plugin_file
 from fairshot.recipes import Recipe, read_recipe
 
 RESULT = "result.json"
@@ -24,7 +21,7 @@ LOG = "log.txt"
 SPLIT = FILE_NAME  # of own pictures
 MODEL = "model.safetensors"  # all that the base session learnt
 FEATURES = "features.safetensors"  # of the test images of all sessions
-OWN_METHOD = KEPT  # a copy of the file that a method of one's own came from
+OWN_METHOD = PLUGIN_COPY  # a copy of the file that a method of one's own came from
 TRAINING = "training.csv"
 TRAINING_COLUMNS = ("step", "epoch", "loss", "learning_rate", "images_per_second")
 CHECKPOINTS = "checkpoints"
@@ -77,7 +74,7 @@ def recipe_of(run: Path) -> Recipe:
 
 def code_has_changed(run: Path, method: str) -> bool:
     """Whether a method of one's own is no longer the code that began a run, of which the run keeps a copy."""
-    own, kept = own_file(method), run / OWN_METHOD
+    own, kept = plugin_file(method), run / OWN_METHOD
     return own is not None and kept.is_file() and kept.read_bytes() != own.read_bytes()
 
 
@@ -87,15 +84,3 @@ def recorded_recipe(folder: Path) -> Recipe | None:
         return read_recipe(folder / RECIPE)
     except UserError:  # there is none, or it is of a method or a version that is not known here
         return None
-
-
-def command_on_base(
-    run: Path, method: Mapping[str, Any], out: str, photos: Path | None, root: Path | None
-) -> str:
-    """Return the command that decides by other settings on the base session and the images of a run."""
-    command = ["fairshot", "run", str(run / RECIPE), "--base", str(run)]
-    for key, value in method.items():
-        command.append(f"--set=method.{key}={value if isinstance(value, str) else json.dumps(value)}")
-    given = (("--data", photos), ("--root", root))
-    command += [word for option, folder in given if folder is not None for word in (option, str(folder))]
-    return shlex.join([*command, "--out", out])

@@ -21,7 +21,14 @@ from fairshot.benchmarks.stream import StreamSettings
 from fairshot.errors import BadOverride, MethodNotLoaded, UnknownRecipe, UserError, did_you_mean
 from fairshot.methods import baseline, method_named, methods
 from fairshot.methods.method import MethodSettings
-from fairshot.methods.own import KEPT, MARK, class_named, class_to_name, load_own, loaded_own
+from fairshot.methods.plugins import (
+    PLUGIN_COPY,
+    PLUGIN_MARK,
+    load_plugin,
+    loaded_plugin,
+    plugin_class,
+    plugins_in,
+)
 from fairshot.models.embedder import ModelSettings
 from fairshot.settings import Settings, explain
 from fairshot.training.loop import TrainingSettings
@@ -98,7 +105,7 @@ def load_recipe(source: str, overrides: Iterable[str] = (), seed: int | None = N
     A method of one's own, `benchmark/file.py:Class`, is trained as the baseline is; a recipe for it names it
     so too: `method.name: file.py:Class`, the file beside the recipe.
     """
-    if MARK in source:
+    if PLUGIN_MARK in source:
         benchmark, _, method = source.partition("/")
         if benchmark not in _benchmarks():
             meant = did_you_mean(benchmark, _benchmarks()) or "; write doodles/file.py:Class, for example"
@@ -125,10 +132,10 @@ def read_recipe(path: Path) -> Recipe:
     content = _read(str(path))
     _locate_method(str(path), content)
     name = _method_name(content)
-    known = loaded_own(name) if MARK in name else None
+    known = loaded_plugin(name) if PLUGIN_MARK in name else None
     if known is not None:
         content["method"]["name"] = known.name
-    elif MARK in name or (name not in methods() and class_named(path.parent / KEPT, name)):
+    elif PLUGIN_MARK in name or (name not in methods() and plugin_class(path.parent / PLUGIN_COPY, name)):
         raise MethodNotLoaded(path, name)
     return check_recipe(content)
 
@@ -168,7 +175,7 @@ def _method_name(content: Mapping[str, Any]) -> str:
 def _locate_method(source: str, content: dict[str, Any]) -> None:
     """Take the Python file of a method that a recipe names as lying beside the recipe."""
     name = _method_name(content)
-    if MARK in name:
+    if PLUGIN_MARK in name:
         content["method"]["name"] = str(Path(source).parent / name)
 
 
@@ -177,11 +184,11 @@ def _load_own_method(source: str, content: dict[str, Any]) -> None:
 
     A run's recipe has the name alone, and its code is not run unasked: say how to ask for it.
     """
-    name, kept = _method_name(content), Path(source).parent / KEPT
-    if MARK in name:
-        content["method"]["name"] = load_own(name).name
-    elif name not in methods() and (kind := class_named(kept, name)):
-        raise MethodNotLoaded(Path(source), name, f"{KEPT}:{kind}")
+    name, kept = _method_name(content), Path(source).parent / PLUGIN_COPY
+    if PLUGIN_MARK in name:
+        content["method"]["name"] = load_plugin(name).name
+    elif name not in methods() and (kind := plugin_class(kept, name)):
+        raise MethodNotLoaded(Path(source), name, f"{PLUGIN_COPY}:{kind}")
 
 
 def _packaged() -> dict[str, Traversable]:
@@ -232,7 +239,7 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 def _read_file(source: str) -> str:
     for code in (source.partition("/")[2], source):
         if code.endswith(".py") and Path(code).is_file():
-            raise UserError(f"recipe: {code} is a Python file; name its class: {class_to_name(code)}")
+            raise UserError(f"recipe: {code} is a Python file; name its class: {plugins_in(code)}")
     path = Path(source)
     if not path.is_file():
         raise UnknownRecipe(source, recipe_names())

@@ -3,8 +3,8 @@
     from pathlib import Path
     from fairshot.studies import StudyOptions, compare
 
-    small = ["benchmark.sessions=2", "training.epochs=1"]
-    comparison = compare(["ncm", "sss"], Path("runs/mine"), overrides=small, options=StudyOptions("cpu"))
+    small = ["benchmark.base_classes=10", "benchmark.sessions=2", "training.epochs=1"]
+    comparison = compare(["ncm", "teen"], Path("runs/mine"), overrides=small, options=StudyOptions("cpu"))
     for run, result in comparison.results.items():
         print(run, result.metrics.overall_avg)
 

@@ -16,7 +16,7 @@ import yaml
 
 from fairshot.errors import TrainingStopped, UserError
 from fairshot.evaluation.run_folder import LOG
-from fairshot.methods.own import load_own, own_sources
+from fairshot.methods.plugins import load_plugin, plugin_sources
 from fairshot.progress import SILENT, Advance, LogReporter, Reporter
 from fairshot.recipes import check_recipe
 from fairshot.studies.execute import RunStatus, StudyOptions, run_planned
@@ -34,7 +34,7 @@ class Task:
     out: Path
     options: StudyOptions
     deadline: float  # in seconds of time.time(), which machines share
-    own_methods: list[str]
+    plugin_methods: list[str]
     call: str  # the same for all runs of a study, however often a machine is lost
 
 
@@ -54,7 +54,7 @@ def run_on_ray(planned: Sequence[PlannedRun], options: StudyOptions) -> Iterator
     waiting = {}
     try:
         for each in planned:
-            task = Task(each.recipe.as_yaml(), each.out.resolve(), sent, deadline, own_sources(), call)
+            task = Task(each.recipe.as_yaml(), each.out.resolve(), sent, deadline, plugin_sources(), call)
             waiting[start.remote(task)] = each
         with _LogView(options.reporter) as view:
             while waiting:
@@ -97,8 +97,8 @@ def _status(ray: ModuleType, reference: object, planned: PlannedRun) -> RunStatu
 
 def _run_there(task: Task) -> UserError | TrainingStopped | None:
     """Run one in a process of the cluster; return the problem that ended it, if any."""
-    for source in task.own_methods:
-        load_own(source)
+    for source in task.plugin_methods:
+        load_plugin(source)
     minutes = (task.deadline - time.time()) / 60
     if minutes <= 0:
         return TrainingStopped("the time was up before it began")

@@ -30,7 +30,7 @@ from fairshot.evaluation.run_folder import (
     lock_run,
 )
 from fairshot.files import write_atomically
-from fairshot.methods.own import own_file
+from fairshot.methods.plugins import plugin_file
 from fairshot.recipes import Recipe, load_recipe
 from fairshot.settings import differences, flat
 from fairshot.studies.execute import StudyOptions, execute
@@ -149,7 +149,7 @@ def _search(
     grid: Mapping[str, Sequence[Any]], first: Recipe, pseudo: Stream, novel: int, held_out: int
 ) -> dict[str, Any]:
     """Return what a search is asked for; whatever differs in it gives trials that cannot be mixed."""
-    own = own_file(first.method_name)
+    own = plugin_file(first.method_name)
     asked = {
         **{key: value for key, value in flat(first.as_dict()) if key not in grid},
         "grid": dict(grid),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +24,7 @@ from fairshot.evaluation.experiment import (
     remembered_pictures,
 )
 from fairshot.evaluation.result import Result
-from fairshot.evaluation.run_folder import MODEL, command_on_base, recipe_of
+from fairshot.evaluation.run_folder import MODEL, RECIPE, recipe_of
 from fairshot.methods import method_named
 from fairshot.methods.prototype_method import CosineSettings, PrototypeMethod
 from fairshot.methods.sss import SSS, SSSSettings
@@ -148,7 +150,7 @@ def _refuse_other_rules(run: Path, recipe: Recipe, data: Path | None) -> None:
     nearest_mean = (
         issubclass(kind, PrototypeMethod)
         and kind.scores is PrototypeMethod.scores
-        and kind.answering_prototypes is PrototypeMethod.answering_prototypes
+        and kind.similarities is PrototypeMethod.similarities
         and kind.embed is PrototypeMethod.embed
     )
     if kind is not SSS and not nearest_mean:
@@ -180,7 +182,11 @@ def _command_for_store(run: Path, recipe: Recipe, data: Path | None) -> str:
         if not (settings.resistance and settings.gamma):
             method |= {"resistance": True, "gamma": usual.gamma}
     photos, root = (data or _place_of_pictures(run), None) if had_own_pictures(run) else (None, data)
-    return command_on_base(run, method, f"{run}-store", photos, root)
+    command = ["fairshot", "run", str(run / RECIPE), "--base", str(run)]
+    command += [f"--set=method.{key}={json.dumps(value).strip(chr(34))}" for key, value in method.items()]
+    given = (("--data", photos), ("--root", root))
+    command += [word for option, folder in given if folder is not None for word in (option, str(folder))]
+    return shlex.join([*command, "--out", f"{run}-store"])
 
 
 def _place_of_pictures(run: Path) -> Path:

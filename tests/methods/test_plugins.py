@@ -1,4 +1,4 @@
-"""A method from outside: the worked example of the guide, taken out of the page and run by its commands."""
+"""Methods from a user's file: the example of the guide, run by the commands of the page."""
 
 import re
 import shlex
@@ -9,11 +9,11 @@ import pytest
 from fairshot.errors import MethodNotLoaded, UserError
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import recipe_of, recorded_recipe
-from fairshot.methods import own
-from fairshot.methods.own import load_own
+from fairshot.methods import plugins
+from fairshot.methods.plugins import load_plugin
 from fairshot.recipes import load_recipe
 from fairshot.studies.plan import plan
-from fairshot.teaching import from_run
+from fairshot.teaching.from_run import from_run
 from support.commands import fairshot
 from support.results_factory import make_result
 
@@ -84,11 +84,11 @@ def test_the_example_runs_by_the_commands_of_the_page(tmp_path):
         (
             "from fairshot.methods.prototype_method import PrototypeMethod as Gentle",
             "Gentle",
-            "does not say its name",
+            "lacks name",
         ),
         (example(), "Mild", "'Mild' is no class"),
         (example(), "Gentel", r"'Gentel' is no class .*; did you mean Gentle\?"),
-        (example(), "Skeletn", "derives from fairshot's Method$"),  # and none that it imports is meant
+        (example(), "PrototypeMethd", "derives from fairshot's Method$"),  # and none that it imports is meant
         (example().replace('"gentle"', '"ncm"'), "Gentle", "another method named 'ncm'"),
     ],
 )
@@ -96,14 +96,14 @@ def test_what_cannot_be_used_is_said(tmp_path, code, wanted, complaint):
     if code is not None:
         (tmp_path / "gentle.py").write_text(code)
     with pytest.raises(UserError, match=complaint):
-        load_own(f"{tmp_path / 'gentle.py'}:{wanted}")
+        load_plugin(f"{tmp_path / 'gentle.py'}:{wanted}")
 
 
 def test_a_run_of_a_file_that_has_changed_since_is_not_taken_for_one_of_the_new_code(tmp_path):
     file, run = tmp_path / "gentle.py", ("run", "doodles/gentle.py:Gentle", *BRIEF)
     file.write_text(example())
     assert fairshot(tmp_path, *run).process.exitcode == 0
-    file.write_text(example().replace("self.settings.advantage", "(100 * self.settings.advantage)"))
+    file.write_text(example().replace("self.settings.bonus", "(100 * self.settings.bonus)"))
     refused = fairshot(tmp_path, *run)
     assert refused.process.exitcode == 2
     assert "gentle.py has changed since the run in" in refused.stderr
@@ -117,7 +117,7 @@ def test_a_comparison_shows_no_run_of_a_file_that_has_changed_since(tmp_path):
     file.write_text(example())
     assert fairshot(tmp_path, *compare).process.exitcode == 0
     assert fairshot(tmp_path, *compare).stderr.count("finished already") == 2
-    file.write_text(example().replace("self.settings.advantage", "(100 * self.settings.advantage)"))
+    file.write_text(example().replace("self.settings.bonus", "(100 * self.settings.bonus)"))
     refused = fairshot(tmp_path, *compare)
     assert refused.process.exitcode == 2
     assert "gentle.py has changed since the run in grid/gentle-seed0 began" in refused.stderr
@@ -162,7 +162,7 @@ def leave_recipe(run: Path, name: str) -> Path:
 
 
 def test_whoever_reads_a_run_runs_no_code_that_its_recipe_names(tmp_path, monkeypatch):
-    monkeypatch.setattr(own, "_loaded", {})
+    monkeypatch.setattr(plugins, "_loaded", {})
     run = leave_recipe(tmp_path / "runs", "ncm")
     run = leave_recipe(run / "got", "method.py:Gentle")
     (run / "method.py").write_text(f"{example()}\nopen({str(tmp_path / 'trace')!r}, 'w').close()\n")
