@@ -23,6 +23,7 @@ def test_the_list_says_where_data_is_or_how_to_get_it(tmp_path, monkeypatch):
     for name in ("doodles", "cifar100", "mini_imagenet", "cub200"):
         assert name in text
     assert "fairshot data get cub200" in text
+    assert "no public source" in text
     assert "train.csv and test.csv" in text
     assert text.count("found") == 2
     other = _fairshot("list", "--root", str(tmp_path / "elsewhere"))

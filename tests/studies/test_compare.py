@@ -261,13 +261,11 @@ def test_of_runs_on_other_machines_the_last_line_of_the_log_is_shown(tmp_path):
         view.refresh([planned])
         assert not listener.shown
         planned.out.mkdir()
-        (planned.out / "log.txt").write_text(
-            "2026-01-01 00:00:00 began\n2026-01-01 00:00:01 training: half\n"
-        )
+        (planned.out / "log.txt").write_text("2026-01-01 00:00:00 began\n2026-01-01 00:00:01 half done\n")
         view.refresh([planned])
         assert listener.shown == {planned.title: ["half done"]}
         view.hide(planned)
-    assert listener.shown == {planned.title: ["half done", "closed"]}
+        assert listener.shown == {planned.title: ["half done", "closed"]}
 
 
 def test_conditions_say_what_sets_rows_apart():

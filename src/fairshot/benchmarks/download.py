@@ -49,7 +49,15 @@ def _fetch(url: str, part: Path, reporter: Reporter) -> None:
             if answer.status != 206:  # the server sends the whole file, not the rest
                 done = 0
             total = done + int(answer.headers.get("Content-Length") or 0)
-            _append(answer, part, done, total, reporter)
+            with (
+                part.open("ab" if done else "wb") as file,
+                reporter.track(f"downloading {part.stem}", total, done) as advance,
+            ):
+                while block := answer.read(BLOCK):
+                    file.write(block)
+                    advance(len(block))
+        if (received := part.stat().st_size) < total:
+            raise OSError(f"the connection ended after {received:,} of {total:,} bytes")
     except urllib.error.HTTPError as problem:
         if problem.code != 416:  # 416: nothing is missing
             raise UserError(f"{url} could not be downloaded: {problem}") from problem
@@ -57,20 +65,6 @@ def _fetch(url: str, part: Path, reporter: Reporter) -> None:
         raise UserError(
             f"{url} could not be downloaded: {problem}; what has arrived is kept, and another attempt goes on"
         ) from problem
-
-
-def _append(answer: http.client.HTTPResponse, part: Path, done: int, total: int, reporter: Reporter) -> None:
-    received = done
-    with (
-        part.open("ab" if done else "wb") as file,
-        reporter.track(f"downloading {part.stem}", total, done) as advance,
-    ):
-        while block := answer.read(BLOCK):
-            file.write(block)
-            received += len(block)
-            advance(len(block))
-    if received < total:
-        raise OSError(f"the connection ended after {received:,} of {total:,} bytes")
 
 
 def _md5(path: Path) -> str:

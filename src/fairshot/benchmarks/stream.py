@@ -125,7 +125,9 @@ def build_stream(benchmark: Benchmark, settings: StreamSettings) -> Stream:
     """Divide a benchmark into sessions."""
     classes = len(benchmark.class_names)
     protocol = resolve_protocol(benchmark.name, classes, benchmark.protocol, settings)
-    order = _class_order(benchmark, settings.class_order_seed)
+    order = np.arange(classes, dtype=np.int64)
+    if settings.class_order_seed is not None:
+        order = np.random.default_rng(settings.class_order_seed).permutation(order)
     used = order[: protocol.base_classes + protocol.way * protocol.sessions]
     incremental = used[protocol.base_classes :].reshape(protocol.sessions, protocol.way)
     train = _by_class(benchmark.train.labels, classes)
@@ -166,11 +168,6 @@ def resolve_protocol(name: str, classes: int, own: Protocol, settings: StreamSet
             f"{way * sessions} classes; {name} has {classes}, of which {base} are base classes"
         )
     return Protocol(base, way, own.shots if settings.shots is None else settings.shots, sessions)
-
-
-def _class_order(benchmark: Benchmark, seed: int | None) -> Ints:
-    labels = np.arange(len(benchmark.class_names), dtype=np.int64)
-    return labels if seed is None else np.random.default_rng(seed).permutation(labels)
 
 
 def _by_class(labels: Ints, classes: int) -> list[Ints]:

@@ -94,17 +94,18 @@ def _(problem: errors.MethodNotLoaded) -> str:
 
 def how_to_get(dataset: Dataset) -> str:
     """Say how the files of a dataset come into the data folder."""
-    get = (
-        f"`fairshot data get {dataset.name}` downloads it ({dataset.source.size}), or p"
-        if dataset.source
-        else "P"
-    )
-    return f"{get}ut there: {dataset.layouts}"
+    by_hand = f"put there: {dataset.layouts}"
+    return f"{_download(dataset)}, or {by_hand}" if dataset.source else f"no public source; {by_hand}"
+
+
+def _download(dataset: Dataset) -> str:
+    source = dataset.source
+    return f"`fairshot data get {dataset.name}` downloads it ({source.size})" if source else ""
 
 
 @advice.register
 def _(problem: MissingData) -> str:
-    return f"; {how_to_get(problem.dataset)}" if problem.dataset.source else ""
+    return f"; {_download(problem.dataset)}" if problem.dataset.source else ""
 
 
 @advice.register
