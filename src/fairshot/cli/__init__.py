@@ -1,30 +1,67 @@
-"""The command line: the only room that knows all others. One file per group of commands."""
+"""The command line: the only room that knows all others. One file per group of commands.
+
+Each command imports what needs torch when it is called: that takes seconds, and --help needs none of it.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
+from fairshot.cli import (
+    ablate,
+    bench,
+    compare,
+    data,
+    listing,
+    poison,
+    recipe,
+    report,
+    run,
+    serve,
+    teach,
+    tradeoff,
+    tune,
+)
 from fairshot.cli.advice import advice
 from fairshot.cli.console import CONSOLE, MESSAGES
-from fairshot.cli.overview import Overview, add_stand_ins
 from fairshot.errors import TrainingStopped, UserError
 
 # Exit codes: something given cannot be used; the same command goes on; Ctrl-C outside of training.
 UNUSABLE, UNFINISHED, INTERRUPTED = 2, 75, 130
 RESUMING = {"run", "compare", "tune", "ablate"}  # commands that find again what they had finished
 
+COMMANDS: dict[str, list[Callable[..., None] | typer.Typer]] = {
+    "Experiments": [run.run_command, compare.compare_command, listing.list_command, recipe.app, data.app],
+    "Reports": [report.report_command, report.reproducibility_command],
+    "Studies": [
+        *(tune.tune_command, tradeoff.tradeoff_command, ablate.ablate_command, poison.poison_command),
+        bench.app,
+    ],
+    "Stores of taught classes": [
+        *(teach.new_command, teach.teach_command, teach.predict_command, teach.forget_command),
+        *(teach.rename_command, teach.merge_command, teach.undo_command, teach.history_command),
+        *(teach.classes_command, teach.adapt_command, teach.evaluate_command, teach.export_command),
+        *(teach.import_command, teach.doodles_command, serve.serve_command),
+    ],
+}
+
 app = typer.Typer(
     name="fairshot",
-    cls=Overview,
     help="Give new classes a fair shot: learn them from five pictures each, without bias.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-add_stand_ins(app)
+for heading, commands in COMMANDS.items():
+    for command in commands:
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, rich_help_panel=heading)
+        else:
+            app.command(command.__name__.removesuffix("_command"), rich_help_panel=heading)(command)
 
 
 def _print_version(asked: bool) -> None:

@@ -16,7 +16,9 @@ from fairshot.cli.console import ConsoleReporter
 from fairshot.cli.options import Device, Set
 from fairshot.cli.tables import print_table
 
-app = typer.Typer(help="Measure speed, beside the plain way to do the same.", no_args_is_help=True)
+app = typer.Typer(
+    name="bench", help="Measure speed, beside the plain way to do the same.", no_args_is_help=True
+)
 
 
 @app.command("train")

@@ -18,7 +18,9 @@ from fairshot.cli.options import Root
 from fairshot.cli.tables import print_table
 
 app = typer.Typer(
-    help="Benchmarks: which there are, where their data is, and how to get it.", no_args_is_help=True
+    name="data",
+    help="Benchmarks: which there are, where their data is, and how to get it.",
+    no_args_is_help=True,
 )
 
 Name = Annotated[

@@ -9,7 +9,7 @@ import typer
 from fairshot.cli.console import CONSOLE
 from fairshot.cli.options import Set
 
-app = typer.Typer(help="Recipes: what they say, key by key.", no_args_is_help=True)
+app = typer.Typer(name="recipe", help="Recipes: what they say, key by key.", no_args_is_help=True)
 
 
 @app.callback()
