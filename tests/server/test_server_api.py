@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
+from support.servers import png
 from support.stores import drawings, make_store
 
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
@@ -39,12 +39,6 @@ from fairshot.server.serving import HeaderTimeoutProtocol, choose_token, listen
 from fairshot.teaching import Store
 
 TOKEN = "a1b2c3d4e5f6a7b8c9d0"
-
-
-def png(image: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image).save(file, "PNG")
-    return file.getvalue()
 
 
 def files(word: str, count: int, field: str = "photos") -> list:
@@ -329,7 +323,9 @@ def test_images_are_computed_together() -> None:
 
     async def submit_all() -> None:
         batcher = Batcher(compute, batch=4, waiting=10)
-        assert await asyncio.gather(*(batcher.submit(number) for number in range(10))) == list(range(0, 20, 2))
+        assert await asyncio.gather(*(batcher.submit(number) for number in range(10))) == list(
+            range(0, 20, 2)
+        )
         assert sizes == [4, 4, 2]
         outcomes = await asyncio.gather(
             *(batcher.submit(number) for number in range(100, 112)), return_exceptions=True

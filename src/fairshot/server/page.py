@@ -24,7 +24,7 @@ def add_page(app: FastAPI, store: Store) -> None:
 
     @app.get("/", include_in_schema=False)
     async def page(request: Request) -> Response:
-        return TEMPLATES.TemplateResponse(request, "page.html", values)
+        return TEMPLATES.TemplateResponse(request, "page.html", {**values})
 
 
 def add_login(app: FastAPI, token: str) -> None:

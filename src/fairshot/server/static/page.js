@@ -288,7 +288,7 @@ async function teach(dryRun) {
   find("#name").value = "";
   examples.set([]);
   examples.closeCamera();
-  await refresh();
+  refresh();
 }
 
 async function reportCard(report) {
@@ -309,7 +309,7 @@ async function reportCard(report) {
 
 async function undo(where) {
   const undone = async () => make("div", "card", `Undone: ${(await call("undo", {})).sentence}`);
-  if (await attempt(where, undone)) await refresh();
+  if (await attempt(where, undone)) refresh();
 }
 
 // Classes and history
@@ -370,18 +370,24 @@ function eventRow({ id, at, sentence, undone }) {
   return make("tr", undone ? "undone" : "", ...cells.map((text) => make("td", "", text)));
 }
 
+let refreshes = 0; // only what the latest one read is shown
+
 async function refresh() {
-  await attempt("#balance", async () => {
+  const current = ++refreshes;
+  try {
     const [balance, listed, events] = await Promise.all([
       call("balance"), call("classes"), call(`history?limit=${SHOWN_EVENTS}`),
     ]);
+    if (current !== refreshes) return;
     classes = [...listed.filter(({ base }) => !base), ...listed.filter(({ base }) => base)];
     const names = classes.slice(0, MOST_NAMES).map(({ name }) => name);
     show("#names", ...names.map((name) => Object.assign(make("option"), { value: name })));
     showClasses();
     show("#events", ...events.map(eventRow));
-    return balanceCard(balance);
-  });
+    show("#balance", balanceCard(balance));
+  } catch (error) {
+    show("#balance", warning(error.message));
+  }
 }
 
 // The form that changes a class; `values` makes the request from what was typed.
@@ -392,7 +398,7 @@ function onChange(button, path, values, sentence) {
       await call(path, request);
       return make("div", "card", sentence(request));
     };
-    if (await attempt("#change", change)) await refresh();
+    if (await attempt("#change", change)) refresh();
   });
 }
 
@@ -453,4 +459,4 @@ onChange("#merge", "merge", () => ({ name: changed(), into: find("#into").value 
 notice("#answer", "The answer appears here.");
 notice("#report", "What the class does to others appears here.");
 openTab(tabs[0]);
-await refresh();
+refresh();

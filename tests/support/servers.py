@@ -1,0 +1,68 @@
+"""Servers as processes of their own, for tests."""
+
+from __future__ import annotations
+
+import io
+import os
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import numpy as np
+from PIL import Image
+
+
+@dataclass
+class Served:
+    """A running server and its store."""
+
+    folder: Path
+    process: subprocess.Popen[str]
+    url: str
+
+    @classmethod
+    def start(cls, folder: Path, **environment: str) -> Served:
+        program = "from fairshot.cli import main; main()"
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, "serve", str(folder), "--port", "0"],
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": "1",
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                **environment,
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        return cls(folder, process, "")
+
+    def wait(self) -> Served:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("page http://127.0.0.1:"), line + self.process.stdout.read()
+        self.url = line.split()[1].rstrip("/")
+        for _ in range(600):
+            try:
+                if httpx.get(f"{self.url}/api/health").status_code == 200:
+                    return self
+            except httpx.TransportError:
+                time.sleep(0.1)
+        raise TimeoutError("the server did not come up")
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", int(self.url.rsplit(":", 1)[1])), timeout=30)
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(20)
+
+
+def png(image: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image).save(file, "PNG")
+    return file.getvalue()
