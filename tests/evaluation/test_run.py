@@ -221,7 +221,7 @@ def interrupt_serving() -> None:
 
 
 def test_a_server_that_is_interrupted_has_stopped_and_no_more(tmp_path):
-    pytest.importorskip("gradio", reason="the extra serve is not installed")
+    pytest.importorskip("fastapi", reason="the extra serve is not installed")
     net = network(channels=3, drawings=False)
     create_store(tmp_path / "store", StoreSpec(net, base_classes(["ant"], net))).close()
     command = fairshot(tmp_path, "serve", "store", "--port", "0", before=interrupt_serving)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ from typing import Any
 import pytest
 
 from fairshot.teaching import Store
-from support.servers import Served, png
-from support.stores import drawings
+from fairshot.teaching.creation import StoreSpec, create_store
+from support.servers import png, serving
+from support.stores import base_classes, drawings, make_store, network
 
 CHROMIUM_FLAGS = [
     "--no-sandbox",
@@ -39,6 +41,29 @@ def browser() -> Iterator[Any]:
         opened = playwright.chromium.launch(executable_path=found, args=CHROMIUM_FLAGS)
         yield opened
         opened.close()
+
+
+@dataclass(frozen=True)
+class PageServer:
+    """A running server and the folder of its store."""
+
+    folder: Path
+    url: str
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, PageServer]]:
+    """Serve a store of drawings and one of photos."""
+    with ExitStack() as stack:
+        started = {}
+        for kind, channels in (("drawings", 1), ("photos", 3)):
+            net = network(channels=channels, drawings=kind == "drawings")
+            base = base_classes(["ant", "bee", "cow"], net)
+            folder = tmp_path_factory.mktemp(kind) / "store"
+            store = stack.enter_context(create_store(folder, StoreSpec(net, base, gamma=0.3)))
+            port = stack.enter_context(serving(store))
+            started[kind] = PageServer(folder, f"http://127.0.0.1:{port}")
+        yield started
 
 
 @dataclass
@@ -111,7 +136,7 @@ def photo_files(folder: Path, word: str, count: int, height: int = 12) -> list[P
     return paths
 
 
-def test_a_person_draws_teaches_asks_and_undoes(servers: dict[str, Served], browser: Any) -> None:
+def test_a_person_draws_teaches_asks_and_undoes(servers: dict[str, PageServer], browser: Any) -> None:
     served = servers["drawings"]
     visit = Visit.begin(browser, served.url)
     page = visit.page
@@ -152,7 +177,7 @@ def test_a_person_draws_teaches_asks_and_undoes(servers: dict[str, Served], brow
 
 
 def test_a_person_uploads_photos_and_names_are_only_text(
-    servers: dict[str, Served], browser: Any, tmp_path: Path
+    servers: dict[str, PageServer], browser: Any, tmp_path: Path
 ) -> None:
     served = servers["photos"]
     name = "<img src=x onerror=alert(1)> & Söhne"
@@ -184,7 +209,7 @@ def test_a_person_uploads_photos_and_names_are_only_text(
     visit.end(served.url, refused=2)
 
 
-def test_a_person_changes_classes(servers: dict[str, Served], browser: Any, tmp_path: Path) -> None:
+def test_a_person_changes_classes(servers: dict[str, PageServer], browser: Any, tmp_path: Path) -> None:
     served = servers["photos"]
     visit = Visit.begin(browser, served.url)
     page = visit.page
@@ -220,7 +245,9 @@ def test_a_person_changes_classes(servers: dict[str, Served], browser: Any, tmp_
     visit.end(served.url, refused=1)
 
 
-def test_the_page_can_be_used_by_keyboard(servers: dict[str, Served], browser: Any, tmp_path: Path) -> None:
+def test_the_page_can_be_used_by_keyboard(
+    servers: dict[str, PageServer], browser: Any, tmp_path: Path
+) -> None:
     served = servers["photos"]
     visit = Visit.begin(browser, served.url)
     page = visit.page
@@ -230,9 +257,8 @@ def test_the_page_can_be_used_by_keyboard(servers: dict[str, Served], browser: A
     page.keyboard.press("Tab")
     page.keyboard.type("by keyboard")
     page.keyboard.press("Tab")
-    with page.expect_file_chooser() as chooser:
-        page.keyboard.press("Enter")
-    chooser.value.set_files(photo_files(tmp_path, "keyboard", 2))
+    assert page.evaluate("document.activeElement.type") == "file"
+    page.locator("#examples input:focus").set_input_files(photo_files(tmp_path, "keyboard", 2))
     page.locator("#examples .thumbnail").nth(1).wait_for()
     page.locator("#examples .remove").focus()
     page.keyboard.press("Tab")
@@ -245,7 +271,7 @@ def test_the_page_can_be_used_by_keyboard(servers: dict[str, Served], browser: A
     visit.end(served.url)
 
 
-def test_a_pasted_image_is_answered(servers: dict[str, Served], browser: Any) -> None:
+def test_a_pasted_image_is_answered(servers: dict[str, PageServer], browser: Any) -> None:
     visit = Visit.begin(browser, servers["photos"].url)
     visit.page.evaluate(
         """async () => {
@@ -261,7 +287,7 @@ def test_a_pasted_image_is_answered(servers: dict[str, Served], browser: Any) ->
     visit.end(servers["photos"].url)
 
 
-def test_a_finger_draws_on_a_phone(servers: dict[str, Served], browser: Any) -> None:
+def test_a_finger_draws_on_a_phone(servers: dict[str, PageServer], browser: Any) -> None:
     served = servers["drawings"]
     visit = Visit.begin(browser, served.url, has_touch=True, is_mobile=True)
     page = visit.page
@@ -284,7 +310,7 @@ BOXES = """selectors => selectors.flatMap(selector => [...document.querySelector
 
 @pytest.mark.parametrize("width", [1180, 390])
 def test_nothing_covers_or_crushes_a_picture_or_leaves_its_frame(
-    servers: dict[str, Served], browser: Any, tmp_path: Path, width: int
+    servers: dict[str, PageServer], browser: Any, tmp_path: Path, width: int
 ) -> None:
     paths = photo_files(tmp_path, "tall", 7, height=20)
     visit = Visit.begin(browser, servers["photos"].url)
@@ -320,7 +346,7 @@ def test_nothing_covers_or_crushes_a_picture_or_leaves_its_frame(
     visit.end(servers["photos"].url)
 
 
-def test_a_person_holds_something_before_the_camera(servers: dict[str, Served], browser: Any) -> None:
+def test_a_person_holds_something_before_the_camera(servers: dict[str, PageServer], browser: Any) -> None:
     served = servers["photos"]
     visit = Visit.begin(browser, served.url)
     page = visit.page
@@ -334,27 +360,21 @@ def test_a_person_holds_something_before_the_camera(servers: dict[str, Served], 
     visit.end(served.url)
 
 
-def test_a_person_logs_in_with_the_token(servers: dict[str, Served], browser: Any, tmp_path: Path) -> None:
-    shutil.copytree(servers["drawings"].folder, tmp_path / "store")
+def test_a_person_logs_in_with_the_token(browser: Any, tmp_path: Path) -> None:
     token = "a1b2c3d4e5f6a7b8"
-    served = Served.start(tmp_path / "store", FAIRSHOT_TOKEN=token).wait()
-    page = browser.new_page()
-    try:
-        page.goto(served.url)
+    with make_store(tmp_path / "store") as store, serving(store, token) as port, browser.new_page() as page:
+        page.goto(f"http://127.0.0.1:{port}")
         page.locator("#token").fill("wrong")
         page.keyboard.press("Enter")
         page.get_by_text("This is not the token.").wait_for()
         page.locator("#token").fill(token)
         page.keyboard.press("Enter")
         page.locator("#balance .card").wait_for(state="attached")
-        draw_ring(page, "#question", 0.3)
+        page.locator("#question input[type=file]").set_input_files(photo_files(tmp_path, "photo", 1))
         page.locator("#answer .bar").first.wait_for()
-    finally:
-        page.close()
-        served.stop()
 
 
-def test_the_description_page_works_without_a_network(servers: dict[str, Served], browser: Any) -> None:
+def test_the_description_page_works_without_a_network(servers: dict[str, PageServer], browser: Any) -> None:
     served = servers["photos"]
     page = browser.new_page()
     requests: list[str] = []

@@ -17,13 +17,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.servers import png
+from support.servers import png, serving
 from support.stores import drawings, make_store
 
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
 import httpx
 import schemathesis
-import uvicorn
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
@@ -35,7 +34,7 @@ from fairshot.server.app import build_app
 from fairshot.server.batching import Batcher
 from fairshot.server.errors import Refused
 from fairshot.server.limits import Limits
-from fairshot.server.serving import HeaderTimeoutProtocol, choose_token, listen
+from fairshot.server.serving import choose_token
 from fairshot.teaching import Store
 
 TOKEN = "a1b2c3d4e5f6a7b8c9d0"
@@ -214,14 +213,8 @@ def test_slow_bodies_are_given_up(store: Store) -> None:
 def short_timeout(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Serve on a port of this machine, and give requests a moment to begin."""
     monkeypatch.setattr(Limits, "header_seconds", 1.5)
-    config = uvicorn.Config(build_app(store), http=HeaderTimeoutProtocol, log_level="error")
-    server, listener = uvicorn.Server(config), listen("127.0.0.1", 0)
-    listener.listen()
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    yield listener.getsockname()[1]
-    server.should_exit = True
-    thread.join()
+    with serving(store) as port:
+        yield port
 
 
 @pytest.mark.parametrize("earlier", [0, 2])

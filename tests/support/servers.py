@@ -1,4 +1,4 @@
-"""Servers as processes of their own, for tests."""
+"""Servers for tests: in a thread of this process, or as a process of their own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,26 +18,24 @@ import httpx
 import numpy as np
 from PIL import Image
 
+from fairshot.server.serving import build_server, listen
+from fairshot.teaching import Store
+
 
 @dataclass
 class Served:
-    """A running server and its store."""
+    """A server as its own process, and its store."""
 
     folder: Path
     process: subprocess.Popen[str]
     url: str
 
     @classmethod
-    def start(cls, folder: Path, **environment: str) -> Served:
+    def start(cls, folder: Path) -> Served:
         program = "from fairshot.cli import main; main()"
         process = subprocess.Popen(
             [sys.executable, "-c", program, "serve", str(folder), "--port", "0"],
-            env={
-                **os.environ,
-                "OMP_NUM_THREADS": "1",
-                "PYTHONPATH": os.pathsep.join(sys.path),
-                **environment,
-            },
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -60,6 +61,21 @@ class Served:
     def stop(self) -> None:
         self.process.terminate()
         self.process.wait(20)
+
+
+@contextmanager
+def serving(store: Store, token: str | None = None) -> Iterator[int]:
+    """Serve a store on a port of this machine, in a thread."""
+    server, listener = build_server(store, token), listen("127.0.0.1", 0)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.01)
+        yield listener.getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def png(image: np.ndarray) -> bytes:

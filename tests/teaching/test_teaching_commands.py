@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from fairshot.server.views import answer_view
 from PIL import Image
 from safetensors.torch import load_file
 from typer.testing import CliRunner
@@ -23,7 +24,6 @@ from fairshot.evaluation.experiment import RunOptions, run
 from fairshot.methods.sss import SSS
 from fairshot.models.pixels import DevicePictures
 from fairshot.recipes import load_recipe
-from fairshot.server.views import answer_view
 from fairshot.teaching import Store
 from fairshot.teaching.confidence import Confidence, Logistic
 from fairshot.teaching.evaluating import evaluate, read_folder

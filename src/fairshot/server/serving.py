@@ -70,8 +70,8 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def serve(store: Store, listener: socket.socket, token: str | None) -> None:
-    """Serve a store until interrupted."""
+def build_server(store: Store, token: str | None = None) -> uvicorn.Server:
+    """Return the server of a store, not started yet."""
     settings: dict[str, Any] = {
         "http": HeaderTimeoutProtocol,
         "ws": "none",
@@ -81,5 +81,9 @@ def serve(store: Store, listener: socket.socket, token: str | None) -> None:
         "timeout_keep_alive": 5,
         "timeout_graceful_shutdown": 5,
     }
-    server = uvicorn.Server(uvicorn.Config(build_app(store, token), **settings))
-    server.run(sockets=[listener])
+    return uvicorn.Server(uvicorn.Config(build_app(store, token), **settings))
+
+
+def serve(store: Store, listener: socket.socket, token: str | None) -> None:
+    """Serve a store until interrupted."""
+    build_server(store, token).run(sockets=[listener])

@@ -298,10 +298,9 @@ async function reportCard(report) {
   for (const { name, similarity } of report.closest) {
     card.append(make("div", "row", label(name), await thumbnails(name, 3), number(similarity.toFixed(3))));
   }
-  if (report.reassigned.length) card.append(make("h3", "", `Stored images now answered ${report.name}`));
+  if (report.reassigned.length) card.append(make("h3", "", "Stored images it takes, by their answer before"));
   for (const each of report.reassigned) {
-    const text = `${each.count} of ${each.of} answered ${each.name} before`;
-    card.append(make("div", "row", label(text), pictures(each.thumbnails)));
+    card.append(make("div", "row", label(`${each.count} of ${each.of} ${each.name}`), pictures(each.thumbnails)));
   }
   card.append(...report.warnings.map(warning));
   return card;
