@@ -16,10 +16,8 @@ from torch import Tensor
 
 from fairshot.classifiers.calibration import calibrate_labelled
 from fairshot.classifiers.prototypes import prototypes
-from fairshot.classifiers.resistance import accumulate
+from fairshot.classifiers.resistance import delta_of
 from fairshot.teaching.database import from_blobs, to_blob
-
-EXACT = 2.0**40  # terms of Delta are at most 1: a million classes stay far below 2^63
 
 # Of an image: that it counts for the prototype of its class.
 TAUGHT = "(SELECT class FROM base WHERE base.id = images.sample_of) IS NOT images.class"
@@ -55,15 +53,9 @@ def derive(connection: sqlite3.Connection, classes: Iterable[int], shapes: Shape
         present = _novel_prototype(connection, class_id, shapes)
         for sign, novel in ((-1, former), (1, present)):
             if novel is not None:
-                change += sign * exact_term(base, novel)
+                change += sign * delta_of(base, novel)
     if bool(change.any()):
         _add_to_delta(connection, change, shapes)
-
-
-def exact_term(base: Tensor, novel: Tensor) -> Tensor:
-    """What one novel class (V, d~) adds to Delta of each base class (eq. 8), in units of 2^-40."""
-    term = accumulate(torch.zeros_like(base), base, novel[None])
-    return (term.to(torch.float64) * EXACT).round().to(torch.int64)
 
 
 def read_delta(connection: sqlite3.Connection, shapes: Shapes) -> tuple[list[int], Tensor]:

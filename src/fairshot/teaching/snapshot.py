@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairshot.classifiers.dual import separately
+from fairshot.classifiers.combination import separately
 from fairshot.classifiers.resistance import resist
 from fairshot.classifiers.similarity import directions, similarity_to
 from fairshot.models.embedder import Features
 from fairshot.teaching.confidence import Confidence
 from fairshot.teaching.database import from_blobs, one_moment
-from fairshot.teaching.derived import EXACT, Shapes, read_delta
+from fairshot.teaching.derived import Shapes, read_delta
 from fairshot.teaching.event_log import last_event, touched_classes
 
 _CLASSES = """
@@ -81,7 +81,7 @@ class Snapshot:
         sees_base = self._sees_base(first)
         if not len(second):
             return first, sees_base
-        return separately(first, second, self.base_classes), sees_base
+        return separately(first, second, self.base_classes)
 
     def _sees_base(self, first: Tensor) -> Tensor:
         if not self.base_classes:
@@ -162,8 +162,7 @@ class SnapshotReader:
         for owner, part in zip(owners, exact, strict=True):
             if owner in place:  # a class merged of several base classes resists for all of them
                 sums[place[owner]] += part
-        delta = (sums.to(torch.float64) / EXACT).to(prototypes.dtype)
-        return directions(resist(prototypes, delta, self.gamma))
+        return directions(resist(prototypes, sums, self.gamma))
 
 
 def _calibrates(connection: sqlite3.Connection) -> bool:
