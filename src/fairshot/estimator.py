@@ -24,6 +24,7 @@ from fairshot.benchmarks.cache import Resize
 from fairshot.benchmarks.images import as_pictures, channels_of
 from fairshot.benchmarks.pictures import Bytes, Pictures
 from fairshot.benchmarks.stream import LabelledPictures
+from fairshot.classifiers.dual import PrototypeSettings
 from fairshot.errors import TrainingStopped, UserError
 from fairshot.files import write_atomically
 from fairshot.labels import as_array, as_labels, distinct, from_json, to_json
@@ -40,6 +41,7 @@ FILE_NAME, FORMAT = "estimator.json", 1
 LARGEST = 64  # pixels a side of the network's input, unless `size` asks for more
 FEWEST_EPOCHS, FEWEST_STEPS = 25, 600  # of a training, unless `epochs` says how many
 GREY_VIEWS = {"crop_area": (0.6, 1.4), "rotation": 15, "jitter": 0}  # drawings, as in the recipes of doodles
+DEFAULTS = PrototypeSettings()
 Options = Mapping[str, Any]
 SettingsT = TypeVar("SettingsT", bound=Settings)
 
@@ -93,7 +95,7 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         inter: bool = True,
         sr: bool = True,
         resistance: bool = True,
-        gamma: float = 0.2,
+        gamma: float = DEFAULTS.gamma,
         model: Options | None = None,
         views: Options | None = None,
         training: Options | None = None,

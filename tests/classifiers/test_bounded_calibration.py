@@ -8,13 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
-from fairshot.classifiers.bounded_calibration import Bounds, absorb, begin, prototypes, relabel, rollback
+from fairshot.classifiers.bounded_calibration import absorb, begin, prototypes, relabel, rollback
 from fairshot.classifiers.calibration import calibrate, degrees
+from fairshot.classifiers.dual import PrototypeSettings
 from fairshot.classifiers.prototypes import prototypes as class_means
 from fairshot.classifiers.similarity import similarity
 
 CLASSES, BASE, DIMENSIONS = 12, 8, 32
 ALPHA = degrees(CLASSES, BASE, base=0.1, novel=0.6).double()
+
+
+def make_bounds(**chosen):
+    return PrototypeSettings(**chosen).bounds
 
 
 def world(seed=0, images=60):
@@ -43,7 +48,7 @@ def accuracy(classifier, features, labels):
 
 def test_one_batch_of_enough_samples_is_equation_9():
     labelled, features, _ = world()
-    bounds = Bounds(drift=10, at_most=10)
+    bounds = make_bounds(drift=10, at_most=10)
     state = absorb(begin(labelled, ALPHA), features, ids(features), bounds)
     counts = state.owner.bincount(minlength=CLASSES)
     assert (counts == 10).all()
@@ -56,7 +61,7 @@ def test_one_batch_of_enough_samples_is_equation_9():
 @settings(max_examples=15, deadline=None)
 def test_order_batch_size_and_repetition_have_no_effect(seed, batch):
     labelled, features, _ = world(images=6)
-    bounds = Bounds(at_most=4)
+    bounds = make_bounds(at_most=4)
     at_once = absorb(begin(labelled, ALPHA), features, ids(features), bounds)
     order = torch.randperm(len(features), generator=torch.Generator().manual_seed(seed))
     order = torch.cat([order, order[: len(order) // 2]])  # some come twice
@@ -70,7 +75,7 @@ def test_order_batch_size_and_repetition_have_no_effect(seed, batch):
 def test_few_samples_move_a_class_little():
     labelled, features, _ = world(images=200)
     mine = features[similarity(features, labelled).argmax(1) == CLASSES - 1]
-    bounds = Bounds(drift=10, at_most=20)
+    bounds = make_bounds(drift=10, at_most=20)
     steps = []
     for count in (1, 10, 20):
         state = absorb(begin(labelled, ALPHA), mine[:count], ids(mine[:count]), bounds)
@@ -86,9 +91,9 @@ def test_few_samples_move_a_class_little():
 
 def test_drift_is_capped_for_each_view():
     labelled, features, _ = world()
-    state = absorb(begin(labelled, torch.ones(CLASSES)), features, ids(features), Bounds())
-    free = prototypes(state, Bounds(drift=10)) - labelled
-    capped = prototypes(state, Bounds(drift=0.05)) - labelled
+    state = absorb(begin(labelled, torch.ones(CLASSES)), features, ids(features), make_bounds())
+    free = prototypes(state, make_bounds(drift=10)) - labelled
+    capped = prototypes(state, make_bounds(drift=0.05)) - labelled
     limit = torch.empty(CLASSES, 2, dtype=torch.float64)
     for c in range(CLASSES):
         cosines = [similarity(labelled[c : c + 1], labelled[o : o + 1]) for o in range(CLASSES) if o != c]
@@ -116,7 +121,7 @@ def test_poison_costs_at_most_a_point(kind, count):
         "noise": labelled.mean() * torch.rand(count, 2, DIMENSIONS, generator=generator).double() * 2,
         "a copied image": natural[scores[:, -1].argmax()].repeat(count, 1, 1),
     }[kind]
-    bounds = Bounds()
+    bounds = make_bounds()
     clean = absorb(begin(labelled, ALPHA), natural, ids(natural), bounds)
     for batches in ([poison, natural], [natural, poison], [poison]):
         state = begin(labelled, ALPHA)
@@ -138,18 +143,18 @@ def test_an_attacker_who_watches_cannot_walk_a_class_away():
     unbounded, state = labelled, begin(labelled, alpha)
     for step in range(1, 11):
         unbounded = calibrate(unbounded, attack(unbounded, step), alpha, 0.0, 10_000).prototypes
-        poison = attack(prototypes(state, Bounds()), step)
-        state = absorb(state, poison, ids(poison, 20 * step), Bounds())
+        poison = attack(prototypes(state, make_bounds()), step)
+        state = absorb(state, poison, ids(poison, 20 * step), make_bounds())
     plain = accuracy(labelled, features, labels)
     assert accuracy(unbounded, features, labels) < plain - 3
-    assert accuracy(prototypes(state, Bounds()), features, labels) > plain - 1
+    assert accuracy(prototypes(state, make_bounds()), features, labels) > plain - 1
     assert similarity(unbounded[-1:], labelled[:1]) > 0.999
 
 
 def test_copies_count_once():
     labelled, features, labels = world()
     one = features[labels == 3][:1]
-    bounds = Bounds()
+    bounds = make_bounds()
     once = absorb(begin(labelled, ALPHA), one, ids(one), bounds)
     often = absorb(begin(labelled, ALPHA), one.repeat(50, 1, 1), ids(one.repeat(50, 1, 1)), bounds)
     later = absorb(often, one * 1.0, ids(one, 100), bounds)
@@ -168,7 +173,7 @@ def test_copies_that_are_nearly_exact_count_once_among_others_that_score_alike()
     jitter = torch.randn(many.shape, generator=torch.Generator().manual_seed(0), dtype=many.dtype)
     many = many + 0.003 * jitter
     assert (similarity(many, labelled).argmax(1) == 3).all()
-    state = absorb(begin(labelled, ALPHA), many, ids(many), Bounds())
+    state = absorb(begin(labelled, ALPHA), many, ids(many), make_bounds())
     assert len(state.kept) == 2
     assert similarity(state.kept, torch.cat([one, mirrored])).argmax(0).unique().numel() == 2
 
@@ -179,13 +184,13 @@ def test_copies_that_are_changed_further_count_as_other_samples():
     jitter = torch.randn(100, *one.shape[1:], generator=torch.Generator().manual_seed(0), dtype=one.dtype)
     changed = one + 0.03 * one.norm() * normalize(jitter, dim=-1)
     assert similarity(changed, one).min() > 0.99
-    state = absorb(begin(labelled, ALPHA), changed, ids(changed), Bounds())
-    assert len(state.kept) == Bounds().at_most
+    state = absorb(begin(labelled, ALPHA), changed, ids(changed), make_bounds())
+    assert len(state.kept) == make_bounds().at_most
 
 
 def test_the_journal_says_who_absorbed_what_and_rollback_undoes_it():
     labelled, features, _ = world()
-    bounds = Bounds(at_most=5)
+    bounds = make_bounds(at_most=5)
     states = [begin(labelled, ALPHA)]
     for start in range(0, 300, 60):
         states.append(
@@ -211,7 +216,7 @@ def test_the_journal_says_who_absorbed_what_and_rollback_undoes_it():
 
 def test_samples_choose_anew_when_classes_are_added():
     labelled, features, _ = world()
-    bounds = Bounds(at_most=200)
+    bounds = make_bounds(at_most=200)
     state = absorb(begin(labelled[:BASE], ALPHA[:BASE]), features, ids(features), bounds)
     grown = relabel(state, labelled, ALPHA, bounds)
     torch.testing.assert_close(similarity(grown.kept, labelled).argmax(1), grown.owner)
@@ -221,6 +226,6 @@ def test_samples_choose_anew_when_classes_are_added():
 
 def test_nothing_arriving_changes_nothing():
     labelled, features, _ = world()
-    state = absorb(begin(labelled, ALPHA), features[:0], ids(features[:0]), Bounds())
-    assert torch.equal(prototypes(state, Bounds()), labelled)
+    state = absorb(begin(labelled, ALPHA), features[:0], ids(features[:0]), make_bounds())
+    assert torch.equal(prototypes(state, make_bounds()), labelled)
     assert len(state.journal) == 1

@@ -9,7 +9,7 @@ import torch
 from fairshot.classifiers.gate import TransferableClassifier, noise, noise_ratio, recognising, unbias
 from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.similarity import similarity
-from fairshot.classifiers.whitening import OwnMetrics, OwnSpread, Spread, tempered
+from fairshot.classifiers.whitening import ClassMetrics, ClassSpread, Spread, tempered
 
 
 def random(*shape, seed=0):
@@ -19,19 +19,19 @@ def random(*shape, seed=0):
 SPACES = {"as they are": (), "whitened": (0.5, 1.0), "own covariance": (0.7, 2.0, 0.3)}
 
 
-def begun(features, labels, power=None, shrinkage=1.0, share=0.0):
-    """The first look that knows the base classes; without a power, features are compared as they are."""
+def fitted(features, labels, power=None, shrinkage=1.0, share=0.0):
+    """The classifier that knows the base classes; without a power, features are compared as they are."""
     counts = labels.bincount()
     if power is None:
-        return TransferableClassifier.begin(prototypes(features, labels, range(len(counts))), counts)
+        return TransferableClassifier.plain(prototypes(features, labels, range(len(counts))), counts)
     spread = Spread.fit(features, labels, len(counts), power)
-    own = OwnSpread.fit(features, labels, spread, shrinkage).metrics(share) if share else None
+    own = ClassSpread.fit(features, labels, spread, shrinkage).metrics(share) if share else None
     return TransferableClassifier.whitened(spread, counts, shrinkage, own)
 
 
 def test_a_constant_is_added_to_novel_classes_alone():
     scores = random(4, 5)
-    got = begun(random(3, 1, 2), torch.arange(3)).opened(scores, "constant", 0.1)
+    got = fitted(random(3, 1, 2), torch.arange(3)).with_bias(scores, "constant", 0.1)
     torch.testing.assert_close(got[:, :3], scores[:, :3])
     torch.testing.assert_close(got[:, 3:], scores[:, 3:] + 0.1)
 
@@ -139,7 +139,7 @@ def inverse_root(matrix):
 def test_own_metrics_are_the_shrunk_covariance_of_the_class_seen_in_the_whitened_space():
     """A cosine under a class's metric is the cosine after whitening by a mix of pooled and own covariance."""
     features, labels, share, shrinkage = random(90, 2, 4).abs(), torch.arange(90) % 3, 0.3, 0.7
-    got = begun(features, labels, 1.0, shrinkage, share).scores(random(5, 2, 4, seed=1).abs())
+    got = fitted(features, labels, 1.0, shrinkage, share).scores(random(5, 2, 4, seed=1).abs())
     x, images = tempered(features, 1.0).numpy(), tempered(random(5, 2, 4, seed=1).abs(), 1.0).numpy()
     expected = np.zeros((5, 3))
     for view in range(2):
@@ -162,22 +162,22 @@ def test_own_metrics_are_the_shrunk_covariance_of_the_class_seen_in_the_whitened
 def test_without_a_share_the_metric_is_that_of_the_whitened_space():
     features, labels = random(60, 2, 5).abs(), torch.arange(60) % 3
     spread = Spread.fit(features, labels, 3, power=0.5)
-    metrics = OwnSpread.fit(features, labels, spread, 1.0).metrics(0.0)
+    metrics = ClassSpread.fit(features, labels, spread, 1.0).metrics(0.0)
     torch.testing.assert_close(metrics, torch.eye(5).double().expand(3, 2, 5, 5))
 
 
 def test_lengths_under_metrics_of_several_shares_are_those_under_each():
     features, labels, images = random(60, 2, 5).abs(), torch.arange(60) % 3, random(7, 2, 5, seed=1)
-    own = OwnSpread.fit(features, labels, Spread.fit(features, labels, 3, power=0.5), 0.7)
+    own = ClassSpread.fit(features, labels, Spread.fit(features, labels, 3, power=0.5), 0.7)
     for share, got in zip((0.1, 0.6), own.squares(images, (0.1, 0.6)), strict=True):
         expected = torch.einsum("nvd,bvde,nve->nbv", images, own.metrics(share), images)
         torch.testing.assert_close(got, expected)
-        torch.testing.assert_close(OwnMetrics.of_base(own.metrics(share)).squares(images), expected)
+        torch.testing.assert_close(ClassMetrics.of_base(own.metrics(share)).squares(images), expected)
 
 
 def test_a_novel_class_borrows_most_from_the_base_class_most_similar_to_it():
     base, raw = torch.eye(3).double()[:, None], random(3, 1, 3, 3)
-    metrics = OwnMetrics.of_base(raw @ raw.mT).extended(base[:1] + 0.1, base)
+    metrics = ClassMetrics.of_base(raw @ raw.mT).extended(base[:1] + 0.1, base)
     alike = [float(similarity(base[:1] + 0.1, one[None])) for one in base]
     weights = np.exp(16 * np.array(alike))
     borrowed = np.einsum("b,bvde->vde", weights / weights.sum(), raw @ raw.mT)
@@ -192,13 +192,16 @@ def test_a_novel_class_borrows_most_from_the_base_class_most_similar_to_it():
 
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
 def test_margins_compare_each_shot_with_its_class_without_it(space):
-    look, shots = begun(random(40, 2, 3).abs(), torch.arange(40) % 4, *space), random(7, 2, 3, seed=1).abs()
+    classifier, shots = (
+        fitted(random(40, 2, 3).abs(), torch.arange(40) % 4, *space),
+        random(7, 2, 3, seed=1).abs(),
+    )
     labels = torch.tensor([4, 4, 4, 5, 5, 5, 6])  # class 6 has nothing left without its shot
-    look = look.extended(look.see(shots), labels, range(4, 7))
+    classifier = classifier.extended(classifier.project(shots), labels, range(4, 7))
     metrics = torch.eye(3).double().expand(7, 2, 3, 3)
-    if look.metrics is not None:
-        metrics = torch.einsum("cb,bvde->cvde", look.metrics.shares, look.metrics.base)
-    x, P, metrics = look.values(shots).numpy(), look.prototypes.numpy(), metrics.numpy()
+    if classifier.metrics is not None:
+        metrics = torch.einsum("cb,bvde->cvde", classifier.metrics.shares, classifier.metrics.base)
+    x, P, metrics = classifier.values(shots).numpy(), classifier.prototypes.numpy(), metrics.numpy()
 
     def cosine(a, b, metric):
         found = []
@@ -211,7 +214,7 @@ def test_margins_compare_each_shot_with_its_class_without_it(space):
         others = np.mean([x[j] for j in range(6) if j != i and labels[j] == own], axis=0)
         best = max(cosine(x[i], P[c], metrics[c]) for c in range(4))
         expected.append(best - cosine(x[i], others, metrics[own]))
-    np.testing.assert_allclose(look.margins, expected, atol=1e-12)
+    np.testing.assert_allclose(classifier.margins, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize(("share", "recognised"), [(0.25, 1), (0.5, 2), (1.0, 4)])
@@ -227,27 +230,29 @@ RULES = (("plain", 0.0), ("constant", 0.1), ("unbiased", 1.0), ("left_out", 0.6)
 
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
 def test_classes_learnt_at_once_or_one_by_one_answer_alike(space):
-    look = begun(random(40, 2, 6).abs(), torch.arange(40) % 4, *space)
-    shots, names = look.see(random(9, 2, 6, seed=2).abs()), torch.tensor([4] * 5 + [5] * 3 + [6])
-    at_once, one_by_one = look.extended(shots, names, range(4, 7)), look
+    classifier = fitted(random(40, 2, 6).abs(), torch.arange(40) % 4, *space)
+    shots, names = classifier.project(random(9, 2, 6, seed=2).abs()), torch.tensor([4] * 5 + [5] * 3 + [6])
+    at_once, one_by_one = classifier.extended(shots, names, range(4, 7)), classifier
     tests = random(8, 2, 6, seed=3).abs()
     for label in range(4, 7):
         mine = names == label
         one_by_one = one_by_one.extended(shots.take(mine), names[mine], range(label, label + 1))
         known = at_once.upto(label + 1)
         for rule, strength in RULES:
-            opened = [one.opened(one.scores(tests), rule, strength) for one in (known, one_by_one)]
+            opened = [one.with_bias(one.scores(tests), rule, strength) for one in (known, one_by_one)]
             torch.testing.assert_close(*opened)
-            torch.testing.assert_close(opened[0][:, :4], look.scores(tests))
-    again = look.from_tensors(4, at_once.tensors(), space[0] if space else 1.0)
+            torch.testing.assert_close(opened[0][:, :4], classifier.scores(tests))
+    again = classifier.from_tensors(4, at_once.tensors(), space[0] if space else 1.0)
     torch.testing.assert_close(again.scores(tests), at_once.scores(tests))
 
 
 @pytest.mark.parametrize("rule", ["plain", "constant", "unbiased", "left_out"])
-def test_several_strengths_at_once_favour_as_each_alone(rule):
-    look = begun(random(40, 2, 6).abs(), torch.arange(40) % 4)
-    look = look.extended(look.see(random(6, 2, 6, seed=2)), torch.tensor([4, 4, 4, 4, 5, 5]), range(4, 6))
-    scores, strengths = look.scores(random(8, 2, 6, seed=3)), torch.tensor([0.0, 0.3, 0.9]).double()
-    together = look.favoured(scores[:, 4:], rule, strengths[:, None, None])
+def test_several_strengths_at_once_bias_as_each_alone(rule):
+    classifier = fitted(random(40, 2, 6).abs(), torch.arange(40) % 4)
+    classifier = classifier.extended(
+        classifier.project(random(6, 2, 6, seed=2)), torch.tensor([4, 4, 4, 4, 5, 5]), range(4, 6)
+    )
+    scores, strengths = classifier.scores(random(8, 2, 6, seed=3)), torch.tensor([0.0, 0.3, 0.9]).double()
+    together = classifier.novel_with_bias(scores[:, 4:], rule, strengths[:, None, None])
     for strength, got in zip(strengths.tolist(), together, strict=True):
-        torch.testing.assert_close(got, look.opened(scores, rule, strength)[:, 4:])
+        torch.testing.assert_close(got, classifier.with_bias(scores, rule, strength)[:, 4:])

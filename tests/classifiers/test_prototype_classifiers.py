@@ -8,14 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairshot.classifiers.calibration import NOBODY, calibrate, calibrate_labelled, degrees, recognise
-from fairshot.classifiers.dual import (
-    anomaly_detection,
-    integrated_features,
-    integrated_similarities,
-    separately,
-)
+from fairshot.classifiers.combination import combine, joined, separate_answers, separately
 from fairshot.classifiers.prototypes import prototypes
-from fairshot.classifiers.resistance import accumulate, resist
+from fairshot.classifiers.resistance import accumulate, as_float, no_delta, resist
 from fairshot.classifiers.similarity import similarity, view_similarity
 
 
@@ -93,28 +88,29 @@ def argmax(row):
 
 @given(st.integers(0, 10_000), st.integers(1, 6))
 @settings(max_examples=40, deadline=None)
-def test_dual_decisions(seed, base_classes):
-    first, second = random(12, 6, seed=seed), random(12, 6, seed=seed + 1)
-    algorithm_1, detection, post = [], [], []
-    for a, b in zip(first.tolist(), second.tolist(), strict=True):
-        y = argmax(a)
-        if y < base_classes:
-            y = argmax(b)
-        algorithm_1.append(y)
-        y = argmax(b)
-        if y >= base_classes:
-            y = argmax(a)
-        detection.append(y)
-        post.append(argmax([s + t for s, t in zip(a, b, strict=True)]))
-    assert separately(first, second, base_classes).argmax(1).tolist() == algorithm_1
-    assert anomaly_detection(first, second, base_classes).argmax(1).tolist() == detection
-    assert integrated_similarities(first, second).argmax(1).tolist() == post
+def test_the_rules_of_tables_3_and_11(seed, base_classes):
+    transferable, specific = random(12, 6, seed=seed), random(12, 6, seed=seed + 1)
+    expected = {"separately": [], "anomaly_detection": [], "post": []}
+    by_specific = []
+    for a, b in zip(transferable.tolist(), specific.tolist(), strict=True):
+        by_specific.append(argmax(a) < base_classes)
+        expected["separately"].append(argmax(b) if argmax(a) < base_classes else argmax(a))
+        expected["anomaly_detection"].append(argmax(a) if argmax(b) >= base_classes else argmax(b))
+        expected["post"].append(argmax([s + t for s, t in zip(a, b, strict=True)]))
+    for rule, answers in expected.items():
+        assert combine(rule, transferable, specific, base_classes).scores.argmax(1).tolist() == answers
+    assert separately(transferable, specific, base_classes).by_specific.tolist() == by_specific
+    assert torch.equal(combine("transferable_only", transferable, specific, 3).scores, transferable)
+    assert torch.equal(combine("specific_only", transferable, specific, 3).scores, specific)
+    best = transferable[:, :base_classes].amax(1)
+    got = separate_answers(best, transferable[:, base_classes:], specific.argmax(1), base_classes)
+    assert got.tolist() == expected["separately"]
 
 
-def test_the_second_look_may_answer_a_novel_class():
-    first = torch.tensor([[0.9, 0.1, 0.2]])
-    second = torch.tensor([[0.1, 0.2, 0.8]])
-    assert separately(first, second, base_classes=2).argmax(1).tolist() == [2]
+def test_class_specific_features_may_answer_a_novel_class():
+    transferable = torch.tensor([[0.9, 0.1, 0.2]])
+    specific = torch.tensor([[0.1, 0.2, 0.8]])
+    assert separately(transferable, specific, base_classes=2).scores.argmax(1).tolist() == [2]
 
 
 def test_joined_features_give_the_cosine_of_joined_vectors():
@@ -124,7 +120,7 @@ def test_joined_features_give_the_cosine_of_joined_vectors():
         random(2, 2, 4, seed=2),
         random(2, 2, 6),
     )
-    got = similarity(integrated_features(g, g_tilde), integrated_features(p, p_tilde))
+    got = similarity(joined(g, g_tilde), joined(p, p_tilde))
     want = S(
         [g[1, j].tolist() + g_tilde[1, j].tolist() for j in range(2)],
         [p[0, j].tolist() + p_tilde[0, j].tolist() for j in range(2)],
@@ -138,7 +134,7 @@ def test_joined_features_give_the_cosine_of_joined_vectors():
 def test_resistance_over_three_sessions():
     base = random(3, 2, 4)
     sessions = [random(4, 2, 4, seed=s) for s in (1, 2, 3)]
-    delta, gamma = torch.zeros_like(base), 0.3
+    delta, gamma = no_delta(base), 0.3
     summed = [[[0.0] * 4 for _ in range(2)] for _ in range(3)]
     untouched = base.clone()
     for novel in sessions:
@@ -153,20 +149,20 @@ def test_resistance_over_three_sessions():
                     summed[c][j] = [s + weight * x / norm(q) for s, x in zip(summed[c][j], q, strict=True)]
                 s = summed[c][j]
                 want = [x / norm(p) - gamma * y / norm(s) for x, y in zip(p, s, strict=True)]
-                assert delta[c, j].tolist() == pytest.approx(s)
+                assert as_float(delta)[c, j].tolist() == pytest.approx(s)
                 assert moved[c, j].tolist() == pytest.approx(want)
         assert torch.equal(base, untouched)
 
 
 def test_resistance_without_novel_classes_changes_no_direction():
     base = random(3, 2, 4)
-    moved = resist(base, torch.zeros_like(base), 0.5)
+    moved = resist(base, no_delta(base), 0.5)
     torch.testing.assert_close(view_similarity(moved, base).diagonal(), torch.ones(2, 3, dtype=torch.float64))
 
 
 def test_novel_classes_on_the_other_side_do_not_count():
     base = random(1, 2, 4)
-    assert accumulate(torch.zeros_like(base), base, -base).abs().max() == 0
+    assert not accumulate(no_delta(base), base, -base).any()
 
 
 @given(st.integers(0, 10_000), st.floats(0.01, 0.9))
@@ -174,10 +170,10 @@ def test_novel_classes_on_the_other_side_do_not_count():
 def test_a_similar_novel_class_is_resisted_whatever_the_scale(seed, gamma):
     base = random(2, 1, 6, seed=seed)
     novel = base[:1] + 0.3 * random(1, 1, 6, seed=seed + 1)
-    delta = accumulate(torch.zeros_like(base), base, novel)
+    delta = accumulate(no_delta(base), base, novel)
     before, after = similarity(novel, base)[0, 0], similarity(novel, resist(base, delta, gamma))[0, 0]
     assert after < before or before > 1 - 1e-9
-    scaled = resist(50 * base, accumulate(torch.zeros_like(base), 50 * base, 7 * novel), gamma)
+    scaled = resist(50 * base, accumulate(no_delta(base), 50 * base, 7 * novel), gamma)
     torch.testing.assert_close(scaled, resist(base, delta, gamma))
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.benchmarks.stream import LabelledPictures
-from fairshot.methods.dual import Stimulation
+from fairshot.classifiers.resistance import as_float
+from fairshot.methods.dual_method import Stimulation
 from fairshot.methods.mixing import mixtures, surplus_labels
 from fairshot.methods.sss import SSS, SSSSettings
 from fairshot.models.embedder import Embedder, ModelSettings
@@ -242,12 +243,12 @@ def features_by_hand(method: SSS, pictures: Pictures, flips: tuple[bool, ...]) -
 def test_prototypes_are_class_means_of_plain_and_flipped_features(intra):
     method, base = started(intra=intra)
     features = features_by_hand(method, base.pictures, (False, True) if intra else (False,))
-    for name, ours in (("g", method.prototypes), ("g_tilde", method.prototypes_tilde)):
+    for name, ours in (("g", method.classifier.h.means), ("g_tilde", method.classifier.h_tilde.means)):
         for c in range(3):
             rows = [feature for feature, label in zip(features[name], base.labels, strict=True) if label == c]
             np.testing.assert_allclose(ours[c].numpy(), sum(rows) / len(rows), atol=1e-5)
-    assert method.counts.tolist() == [4, 4, 4]
-    assert not method.delta.any()
+    assert method.classifier.counts.tolist() == [4, 4, 4]
+    assert not method.classifier.h_tilde.delta.any()
 
 
 def cosine(a, b):
@@ -306,10 +307,10 @@ def test_two_sessions_through_the_real_network(gamma):
             for i in range(3, 6):
                 novel = means["g_tilde"][i, j]
                 delta[c, j] += max(cosine(early[c][j], novel), 0) * novel / np.linalg.norm(novel)
-    np.testing.assert_allclose(method.prototypes.numpy(), means["g"], atol=1e-5)
-    np.testing.assert_allclose(method.prototypes_tilde.numpy(), means["g_tilde"], atol=1e-5)
-    np.testing.assert_allclose(method.delta.numpy(), delta, atol=1e-4)
-    assert method.counts.tolist() == [4, 6, 4, 2, 2, 3]
+    np.testing.assert_allclose(method.classifier.prototypes.numpy(), means["g"], atol=1e-5)
+    np.testing.assert_allclose(method.classifier.h_tilde.means.numpy(), means["g_tilde"], atol=1e-5)
+    np.testing.assert_allclose(as_float(method.classifier.h_tilde.delta).numpy(), delta, atol=1e-4)
+    assert method.classifier.counts.tolist() == [4, 6, 4, 2, 2, 3]
 
     test = drawings(range(6), 8, seed=5)
     ours = method.predict(method.embed(test.pictures)).tolist()
@@ -321,13 +322,18 @@ def test_two_sessions_through_the_real_network(gamma):
     assert len(set(ours)) > 3
 
 
+def assert_same(got, expected):
+    assert got.keys() == expected.keys()
+    assert all(torch.equal(got[name], value) for name, value in expected.items())
+
+
 def test_resistance_changes_answers_but_nothing_stored():
     method, _ = started(gamma=2.0)
     method.learn(drawings(range(3, 6), 2))
     test = method.embed(drawings(range(6), 10, seed=3).pictures)
-    before = {name: getattr(method, name).clone() for name in method.buffers}
+    before = {name: value.clone() for name, value in method.classifier.tensors().items()}
     resisting = method.predict(test)
-    assert all(torch.equal(getattr(method, name), value) for name, value in before.items())
+    assert_same(method.classifier.tensors(), before)
     plain, _ = started(resistance=False)
     plain.learn(drawings(range(3, 6), 2))
     assert (resisting >= 3).sum() > (plain.predict(test) >= 3).sum()
@@ -341,7 +347,7 @@ def test_without_sr_both_features_are_one():
 
 def test_calibration_moves_only_h_and_only_towards_what_it_recognises():
     method, _ = started(threshold=-1.0, alpha_base=0.25)
-    before, tilde = method.prototypes.clone(), method.prototypes_tilde.clone()
+    before, tilde = method.classifier.prototypes.clone(), method.classifier.h_tilde.means.clone()
     seen = method.embed(drawings(range(3), 5, seed=8).pictures)
     g = seen["g"].double().numpy()
     best = [
@@ -354,25 +360,25 @@ def test_calibration_moves_only_h_and_only_towards_what_it_recognises():
         expected = before[c].double().numpy()
         if mine:
             expected = 0.75 * expected + 0.25 * sum(mine) / len(mine)
-        np.testing.assert_allclose(method.prototypes[c].numpy(), expected, atol=1e-5)
-    assert torch.equal(method.prototypes_tilde, tilde)
-    assert not torch.equal(method.prototypes, before)
+        np.testing.assert_allclose(method.classifier.prototypes[c].numpy(), expected, atol=1e-5)
+    assert torch.equal(method.classifier.h_tilde.means, tilde)
+    assert not torch.equal(method.classifier.prototypes, before)
 
 
 def test_what_fails_is_not_learnt_by_half(monkeypatch):
     method, _ = started()
-    before = {name: getattr(method, name).clone() for name in method.buffers}
+    before = {name: value.clone() for name, value in method.classifier.tensors().items()}
     with pytest.raises(ValueError, match="without a gap"):
         method.learn(drawings(range(4, 5), 2))
 
     def fail(*_):
         raise RuntimeError("no memory left")
 
-    monkeypatch.setattr("fairshot.methods.sss.accumulate", fail)
+    monkeypatch.setattr("fairshot.classifiers.prototype_classifier.accumulate", fail)
     shots = drawings(range(2, 4), 2)
     with pytest.raises(RuntimeError):
         method.learn(shots)
-    assert all(torch.equal(getattr(method, name), value) for name, value in before.items())
+    assert_same(method.classifier.tensors(), before)
 
 
 def test_what_was_learnt_is_restored():

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fairshot.classifiers.calibration import recognise
-from fairshot.classifiers.dual import separately
+from fairshot.classifiers.combination import separately
 from fairshot.classifiers.mixtures import calibrate_mixtures, decay, fit_mixtures, overall_mean
 from fairshot.classifiers.similarity import similarity
 from fairshot.evaluation.result import Result
@@ -40,7 +40,7 @@ def test_it_answers_by_overall_means_with_decayed_weights(resistance, freedom):
     novel, novel_labels = data(method, *(one.train for one in stream.sessions[1:]))
     means = {}
     for kind in ("g", "g_tilde"):
-        mixtures = method.mixtures[kind]
+        mixtures = method.classifier.h if kind == "g" else method.classifier.h_tilde
         of_base = fit_mixtures(base[kind], base_labels, range(6), 3, freedom=freedom)
         of_novel = fit_mixtures(novel[kind], novel_labels, range(6, 10), 2, freedom=freedom)
         for got, expected in ((mixtures.base, of_base), (mixtures.novel, of_novel)):
@@ -51,8 +51,8 @@ def test_it_answers_by_overall_means_with_decayed_weights(resistance, freedom):
                 weights = decay(weights, of_base.means, one[None], 0.8)
         means[kind] = torch.cat([overall_mean(of_base.means, weights), fresh]).float()
     features, _ = data(method, stream.base.test, stream.sessions[2].test)
-    looks = [similarity(features[kind], means[kind]) for kind in ("g", "g_tilde")]
-    torch.testing.assert_close(method.scores(features), separately(*looks, 6), rtol=1e-4, atol=1e-5)
+    scores = [similarity(features[kind], means[kind]) for kind in ("g", "g_tilde")]
+    torch.testing.assert_close(method.scores(features), separately(*scores, 6).scores, rtol=1e-4, atol=1e-5)
 
 
 def test_a_session_leaves_the_mixtures_of_known_classes_as_they_are():
@@ -72,16 +72,16 @@ def test_labelled_images_of_known_classes_move_them_to_the_mean_of_all():
         method.learn(more)
     features, labels = data(method, stream.base.train, more, more)
     expected = features["g"][labels == 2].double().mean(0)
-    got = method.mixtures["g"].base.prior_means
+    got = method.classifier.h.base.prior_means
     torch.testing.assert_close(got[2], expected, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(method.prototypes[2], expected.float(), rtol=0.05, atol=0.02)
-    assert method.counts.tolist() == [20, 20, 34, 20, 20, 20, 5, 5, 5, 5]
+    torch.testing.assert_close(method.classifier.prototypes[2], expected.float(), rtol=0.05, atol=0.02)
+    assert method.classifier.counts.tolist() == [20, 20, 34, 20, 20, 20, 5, 5, 5, 5]
 
 
 def test_calibration_is_em_on_what_each_class_recognises():
     method, stream = learnt(threshold=0.9, at_most=3, prior_base=4.0, prior_novel=2.0), toy_stream()
-    mixtures, P = method.mixtures["g"], method.prototypes.clone()
-    tilde = method.mixtures["g_tilde"].means.clone()
+    mixtures, P = method.classifier.h, method.classifier.prototypes.clone()
+    tilde = method.classifier.h_tilde.means.clone()
     features, _ = data(method, stream.base.test, stream.sessions[1].test)
     absorbed = recognise(similarity(features["g"], P), 0.9, 3)
     assert len(set(absorbed.tolist()) - {-1}) > 3
@@ -90,10 +90,11 @@ def test_calibration_is_em_on_what_each_class_recognises():
         own = torch.where((absorbed >= rows.start) & (absorbed < rows.stop), absorbed - rows.start, -1)
         moved = calibrate_mixtures(part, features["g"], own, torch.full((len(rows),), strength))
         torch.testing.assert_close(
-            method.prototypes[rows.start : rows.stop], overall_mean(moved.means, moved.weights).float()
+            method.classifier.prototypes[rows.start : rows.stop],
+            overall_mean(moved.means, moved.weights).float(),
         )
-    assert not torch.equal(method.prototypes, P)
-    assert torch.equal(method.mixtures["g_tilde"].means, tilde)  # h alone, as the paper writes it
+    assert not torch.equal(method.classifier.prototypes, P)
+    assert torch.equal(method.classifier.h_tilde.means, tilde)  # h alone, as the paper writes it
 
 
 def test_a_restored_method_calibrates_with_the_prior_it_was_fitted_with():
@@ -103,7 +104,7 @@ def test_a_restored_method_calibrates_with_the_prior_it_was_fitted_with():
     features, _ = data(method, toy_stream().base.test)
     for one in (method, other):
         one.adapt(features)
-    torch.testing.assert_close(other.mixtures["g"].base.covariances, method.mixtures["g"].base.covariances)
+    torch.testing.assert_close(other.classifier.h.base.covariances, method.classifier.h.base.covariances)
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)

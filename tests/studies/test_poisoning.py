@@ -9,7 +9,6 @@ import torch
 from fairshot.classifiers import bounded_calibration
 from fairshot.classifiers.bounded_calibration import Bounds
 from fairshot.errors import UserError
-from fairshot.recipes import load_recipe
 from fairshot.studies.poisoning import measure_poisoning
 from support.commands import TINY, fairshot
 from support.toys import after_base, toy_method, toy_stream
@@ -26,7 +25,7 @@ def taught(**options):
 
 def test_sss_calibrates_within_bounds():
     method, stream = taught(), toy_stream()
-    labelled = method.prototypes.clone()
+    labelled = method.classifier.prototypes.clone()
     features = method.embed(stream.seen_test(2).pictures)
     alpha = torch.where(torch.arange(10) < 6, 0.4, 0.6)
     bounds = Bounds(threshold=0.5, at_most=8, drift=0.2)
@@ -34,29 +33,29 @@ def test_sss_calibrates_within_bounds():
         bounded_calibration.begin(labelled, alpha), features["g"], torch.arange(200), bounds
     )
     method.adapt(features)
-    torch.testing.assert_close(method.prototypes, bounded_calibration.prototypes(state, bounds))
-    assert not torch.equal(method.prototypes, labelled)
+    torch.testing.assert_close(method.classifier.prototypes, bounded_calibration.prototypes(state, bounds))
+    assert not torch.equal(method.classifier.prototypes, labelled)
     assert method.journal[0].added.tolist() == state.journal[0].added.tolist()
 
 
 def test_batches_are_journalled_numbered_through_and_rolled_back():
     method, stream = taught(), toy_stream()
-    labelled = method.prototypes.clone()
+    labelled = method.classifier.prototypes.clone()
     features = method.embed(stream.seen_test(2).pictures)
     states = []
     for start in range(0, 200, 50):
         method.adapt({name: value[start : start + 50] for name, value in features.items()})
-        states.append(method.prototypes.clone())
+        states.append(method.classifier.prototypes.clone())
     assert [entry.arrived.tolist() for entry in method.journal] == [
         list(range(start, start + 50)) for start in range(0, 200, 50)
     ]
     for batches in (1, 2):  # one, then two more
         method.rollback(batches)
-    torch.testing.assert_close(method.prototypes, states[0])
+    torch.testing.assert_close(method.classifier.prototypes, states[0])
     with pytest.raises(UserError, match=r"5 batches .* the journal has 1"):
         method.rollback(5)
     method.rollback()
-    torch.testing.assert_close(method.prototypes, labelled)
+    torch.testing.assert_close(method.classifier.prototypes, labelled)
 
 
 def test_learning_goes_on_from_labelled_prototypes_and_keeps_what_was_absorbed():
@@ -70,19 +69,14 @@ def test_learning_goes_on_from_labelled_prototypes_and_keeps_what_was_absorbed()
         method.learn(stream.sessions[1].train)
         method.learn(more)  # labelled samples of an old class
     late.adapt(features)
-    torch.testing.assert_close(early.memory.labelled, late.memory.labelled)
-    kept = set(early.memory.ids.tolist())
+    torch.testing.assert_close(early.classifier.memory.labelled, late.classifier.memory.labelled)
+    kept = set(early.classifier.memory.ids.tolist())
     assert kept <= set(range(len(base)))
     copy = toy_method("sss", **BOUNDED)
     copy.restore({name: value.clone() for name, value in early.tensors().items()})
     assert torch.equal(copy.scores(features), early.scores(features))
     copy.rollback()
-    torch.testing.assert_close(copy.prototypes, late.memory.labelled)
-
-
-def test_a_gate_and_bounds_do_not_go_together():
-    with pytest.raises(UserError, match="expected gate plain"):
-        load_recipe("doodles/sss", ["method.bounded=true", "method.gate=constant"])
+    torch.testing.assert_close(copy.classifier.prototypes, late.classifier.memory.labelled)
 
 
 def test_the_cost_of_an_attack_is_the_accuracy_it_takes():

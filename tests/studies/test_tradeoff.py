@@ -156,14 +156,14 @@ def test_all_that_sss_has_learnt_with_a_gate_is_in_its_tensors(gate):
 def test_further_shots_and_unlabelled_images_move_the_first_look_too():
     method, stream = started(Gate("constant", 0.05, Space(0.5, 1.0))), toy_stream()
     method.learn(stream.sessions[1].train)
-    before = method.look.prototypes.clone()
+    before = method.classifier.gate.prototypes.clone()
     method.learn(stream.sessions[1].test)
-    refined = method.look.prototypes.clone()
+    refined = method.classifier.gate.prototypes.clone()
     assert not torch.equal(refined[6:], before[6:])
     assert torch.equal(refined[:6], before[:6])
     method.adapt(method.embed(stream.base.test.pictures))
-    assert not torch.equal(method.look.prototypes[:6], refined[:6])
-    assert method.look.counts.tolist() == method.counts.tolist()
+    assert not torch.equal(method.classifier.gate.prototypes[:6], refined[:6])
+    assert method.classifier.gate.counts.tolist() == method.classifier.counts.tolist()
 
 
 def of(points, family):

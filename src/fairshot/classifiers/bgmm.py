@@ -1,4 +1,4 @@
-"""The classifiers h_b and h~_b of appendix C: mixtures of base classes, and of novel ones as they come."""
+"""The classifiers h_b and h~_b of appendix C: a Bayesian Gaussian mixture per class and view."""
 
 from __future__ import annotations
 
@@ -23,29 +23,46 @@ class BGMM:
     """Mixtures of all classes seen: base classes have more components than novel ones."""
 
     base: Mixtures
-    novel: Mixtures | None = None
+    novel: Mixtures | None
+    components_novel: int
 
     @property
     def means(self) -> torch.Tensor:
         """Eq. 20: the overall mean of each class and view (C, V, d), which replaces the prototype."""
-        parts = [overall_mean(part.means, part.weights) for part in self._parts]
-        return torch.cat(parts)
+        return torch.cat([overall_mean(part.means, part.weights) for part in self._parts]).float()
 
-    def extended(self, features: torch.Tensor, labels: torch.Tensor, classes: range, components: int) -> BGMM:
-        """Fit mixtures to new classes, the next in line; those of known classes stay as they are."""
-        fresh = fit_mixtures(features, labels, classes, components, freedom=self.base.fit.prior.freedom)
-        return replace(self, novel=fresh if self.novel is None else self.novel.join(fresh))
+    @classmethod
+    def fit(
+        cls,
+        features: torch.Tensor,
+        labels: torch.Tensor,
+        base_classes: int,
+        components: tuple[int, int],
+        freedom: float | None,
+    ) -> BGMM:
+        """Fit mixtures to the base classes (eq. 19), of as many components as base and novel classes have."""
+        base = fit_mixtures(features, labels, range(base_classes), components[0], freedom=freedom)
+        return cls(base, None, components[1])
 
-    def refined(self, counts: torch.Tensor, features: torch.Tensor, labels: torch.Tensor) -> BGMM:
-        """Eq. 9 with labels: a class moves, as a whole, to the mean of all its labelled samples.
+    def extended(
+        self, features: torch.Tensor, labels: torch.Tensor, counts: torch.Tensor, new: range
+    ) -> BGMM:
+        """Fit mixtures to new classes, the next in line; labelled samples of known classes move them.
 
-        `counts` (C,) says how many samples each class was made from. Its shape stays that of the first ones.
+        `counts` (C,) says how many samples each known class was made from. A known class moves, as a
+        whole, to the mean of all its labelled samples (eq. 9); its shape stays that of the first ones.
         """
+        known = labels < len(counts)
         means = torch.cat([part.prior_means for part in self._parts])
-        shift = calibrate_labelled(means, counts, features.to(means), labels)[0] - means
+        shift = calibrate_labelled(means, counts, features[known].to(means), labels[known])[0] - means
         base = len(self.base.means)
         novel = None if self.novel is None else self.novel.shifted(shift[base:])
-        return BGMM(self.base.shifted(shift[:base]), novel)
+        moved = replace(self, base=self.base.shifted(shift[:base]), novel=novel)
+        if not new:
+            return moved
+        freedom = self.base.fit.prior.freedom
+        fresh = fit_mixtures(features, labels, new, self.components_novel, freedom=freedom)
+        return replace(moved, novel=fresh if moved.novel is None else moved.novel.join(fresh))
 
     def calibrated(self, features: torch.Tensor, absorbed_by: torch.Tensor, strength: torch.Tensor) -> BGMM:
         """Calibration, eq. 24: EM on the unlabelled samples each class absorbed; `strength` is alpha'."""
@@ -67,7 +84,7 @@ class BGMM:
             return self.means
         novel = overall_mean(self.novel.means, self.novel.weights)
         weights = decay(self.base.weights, self.base.means, novel, gamma)
-        return torch.cat([overall_mean(self.base.means, weights), novel])
+        return torch.cat([overall_mean(self.base.means, weights), novel]).float()
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return all that has been learnt."""
@@ -81,9 +98,11 @@ class BGMM:
         return found
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, torch.Tensor], views: int, freedom: float | None) -> BGMM:
-        """Return what `tensors` was taken from, given the number of views and the freedom of the prior."""
-        parts = {}
+    def from_tensors(
+        cls, tensors: Mapping[str, torch.Tensor], views: int, components_novel: int, freedom: float | None
+    ) -> BGMM:
+        """Return what `tensors` was taken from; the rest are settings."""
+        parts: dict[str, Mixtures] = {}
         for kind in ("base", "novel"):
             own = {k.removeprefix(f"{kind}."): v for k, v in tensors.items() if k.startswith(f"{kind}.")}
             if own:
@@ -91,7 +110,7 @@ class BGMM:
                 prior = Prior(**_section(own, "prior."), concentration=1 / components, freedom=freedom)
                 fit = Fit(prior, Posterior(**_section(own, "posterior.")), **_section(own, "fit."))
                 parts[kind] = Mixtures(fit, views)
-        return cls(**parts)
+        return cls(parts["base"], parts.get("novel"), components_novel)
 
     @property
     def _parts(self) -> list[Mixtures]:

@@ -1,4 +1,4 @@
-"""Calibration in the realistic scenario: unlabelled samples arrive in batches, and not all mean well.
+"""Bounded Calibration: unlabelled samples arrive in batches, and some may be hostile.
 
 Eq. 9 and 10 move a prototype towards whatever was recognised as its class, again and again; anybody who can
 show pictures to the system could lead a class astray. Here the movement is bounded:
@@ -31,9 +31,9 @@ AT_ONCE = 256  # samples that are compared with all before them
 class Bounds:
     """How much unlabelled samples may do."""
 
-    threshold: float = 0.8  # r of eq. 10
-    at_most: int = 40  # R of eq. 10: samples a class keeps
-    drift: float = 0.2  # farthest a prototype may move, as a share of the way to the nearest other class
+    threshold: float  # r of eq. 10
+    at_most: int  # R of eq. 10: samples a class keeps
+    drift: float  # farthest a prototype may move, as a share of the way to the nearest other class
     copies: float = 0.9999  # cosine above which two samples of a class are copies: nearly the same bits
 
 
@@ -86,7 +86,7 @@ class Calibration:
 def begin(labelled: torch.Tensor, alpha: torch.Tensor) -> Calibration:
     """Start from labelled prototypes alone."""
     nothing = torch.empty(0, dtype=torch.int64, device=labelled.device)
-    return Calibration(labelled, alpha, labelled[:0], nothing, nothing)
+    return Calibration(labelled.clone(), alpha, labelled[:0], nothing, nothing)
 
 
 def absorb(state: Calibration, features: torch.Tensor, ids: torch.Tensor, bounds: Bounds) -> Calibration:
@@ -107,14 +107,21 @@ def absorb(state: Calibration, features: torch.Tensor, ids: torch.Tensor, bounds
 
 def prototypes(state: Calibration, bounds: Bounds) -> torch.Tensor:
     """Eq. 9 within bounds: the calibrated prototypes (C, V, d)."""
-    sums, counts = class_sums(state.kept, state.owner, range(len(state.labelled)))
+    return moved_within(state.labelled, state.kept, state.owner, state.alpha, bounds)
+
+
+def moved_within(
+    labelled: torch.Tensor, kept: torch.Tensor, owner: torch.Tensor, alpha: torch.Tensor, bounds: Bounds
+) -> torch.Tensor:
+    """Move labelled prototypes (C, V, d) towards the samples (K, V, d) that they own, within bounds."""
+    sums, counts = class_sums(kept, owner, range(len(labelled)))
     # alpha * (counts / R) times the mean of the samples less the labelled prototype
-    weight = state.alpha.to(sums) / bounds.at_most
-    step = weight[:, None, None] * (sums - counts[:, None, None] * state.labelled)
-    farthest = bounds.drift * _room(state.labelled)
+    weight = alpha.to(sums) / bounds.at_most
+    step = weight[:, None, None] * (sums - counts[:, None, None] * labelled)
+    farthest = bounds.drift * _room(labelled)
     length: torch.Tensor = torch.linalg.vector_norm(step, dim=-1)
     shortened = (farthest / length.clamp(min=1e-12)).clamp(max=1)
-    return state.labelled + shortened[..., None] * step
+    return (labelled + shortened[..., None] * step).to(labelled.dtype)
 
 
 def rollback(state: Calibration, batches: int, bounds: Bounds) -> Calibration:
@@ -133,7 +140,9 @@ def relabel(state: Calibration, labelled: torch.Tensor, alpha: torch.Tensor, bou
     """Replace the labelled prototypes, by more classes or more labelled samples; samples choose anew."""
     owner = _owners(state.kept, labelled, bounds)
     stays = owner != NOBODY
-    return Calibration(labelled, alpha, state.kept[stays], state.ids[stays], owner[stays], state.journal)
+    return Calibration(
+        labelled.clone(), alpha, state.kept[stays], state.ids[stays], owner[stays], state.journal
+    )
 
 
 def _room(labelled: torch.Tensor) -> torch.Tensor:

@@ -46,9 +46,9 @@ def moved(
 ) -> torch.Tensor:
     """Eq. 9 when it is known which class absorbs each sample (N,), or NOBODY."""
     sums, counts = class_sums(features, absorbed_by, range(len(prototypes)))
-    weight = (alpha.to(prototypes) * (counts > 0))[:, None, None]
+    weight = (alpha.to(sums) * (counts > 0))[:, None, None]
     mean = sums / counts.clamp(min=1)[:, None, None]
-    return (1 - weight) * prototypes + weight * mean
+    return ((1 - weight) * prototypes + weight * mean).to(prototypes.dtype)
 
 
 def recognise(scores: torch.Tensor, threshold: float, at_most: int) -> torch.Tensor:
@@ -78,6 +78,6 @@ def calibrate_labelled(
     """
     sums, fresh = class_sums(features, labels, range(len(prototypes)))
     total = counts + fresh.to(counts.dtype)
-    alpha = (fresh / total.to(fresh).clamp(min=1))[:, None, None]
-    mean = sums / fresh.clamp(min=1)[:, None, None]
-    return (1 - alpha) * prototypes + alpha * mean, total
+    weighted = counts.to(sums)[:, None, None] * prototypes + sums
+    means = (weighted / total.to(sums).clamp(min=1)[:, None, None]).to(prototypes.dtype)
+    return torch.where((fresh > 0)[:, None, None], means, prototypes), total

@@ -1,43 +1,356 @@
-"""Ways to combine transferable features g with class-specific features g~ (Algorithm 1, tables 3 and 11).
+"""DualClassifier: Algorithm 1 with its gate, Resistance and Calibration, as one immutable object.
 
-`first` are similarities of g to the prototypes of h, `second` those of g~ to the prototypes of h~, both
-(N, C) over all classes seen; the ids of base classes are 0 .. base_classes - 1. What is returned are scores
-(N, C) whose highest is the answer.
+Whoever decides between classes does it by this object: the methods SSS and SSS with mixtures, the estimator,
+the store and its ONNX file, the search over gates, the poisoning study. It is made from the features of base
+classes, extended by shots, adapted by unlabelled features, and asked by `decide`:
+
+    classifier = DualClassifier.fit(PrototypeSettings(gamma=0.4), features, labels, base_classes=60)
+    classifier = classifier.extend(shots, shot_labels)
+    answers = classifier.decide(test).scores.argmax(1)
+
+Features are a mapping of "g" (N, V, d) and "g_tilde" (N, V, d~), V views of each image.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
 import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from fairshot.classifiers import bounded_calibration
+from fairshot.classifiers.bgmm import BGMM
+from fairshot.classifiers.bounded_calibration import Bounds, Calibration, Entry
+from fairshot.classifiers.calibration import degrees, recognise
+from fairshot.classifiers.combination import Decision, Rule, combine, joined
+from fairshot.classifiers.gate import Bias, TransferableClassifier
+from fairshot.classifiers.prototype_classifier import Prototypes, ResistingPrototypes
+from fairshot.classifiers.similarity import directions, similarity, similarity_to
+from fairshot.classifiers.whitening import ClassSpread, Spread
+from fairshot.errors import UserError
+from fairshot.settings import Settings, Share
+
+Features = Mapping[str, Tensor]
 
 
-def separately(first: torch.Tensor, second: torch.Tensor, base_classes: int) -> torch.Tensor:
-    """Algorithm 1: a novel answer of the first look stands; a base answer gets a second look.
+class DecisionSettings(Settings):
+    """How g and g~ decide, and how the classifiers optimise themselves: the one place of the defaults."""
 
-    The second look is over all seen classes and may still answer a novel one.
-    """
-    sees_base = first.argmax(1) < base_classes
-    return torch.where(sees_base[:, None], second, first)
+    # Separately dual-feature classification (section 3.2)
+    decision: Rule = Field(
+        "separately", description="How g and g~ decide; the others are of tables 3 and 11."
+    )
+    # The gate, which the paper has not; `fairshot.studies` chooses it
+    gate: Bias = Field("plain", description="Which bias the scores of novel classes by g get.")
+    gate_strength: float = Field(0.0, ge=0, description="How strong that bias is.")
+    whitening: bool = Field(False, description="Whether g is compared in the space whitened within classes.")
+    power: float = Field(0.5, gt=0, description="Power to which g is raised before whitening.")
+    shrinkage: float = Field(1.0, gt=0, description="Of the covariance, in units of its mean variance.")
+    class_covariance_share: float = Field(
+        0.0, ge=0, lt=1, description="Share of each class's own covariance in whitening."
+    )
+    # Self-optimizing classifiers (section 3.3)
+    resistance: bool = Field(
+        True, description="Whether base classes of h~ step back from novel ones (eq. 7)."
+    )
+    threshold: float = Field(0.8, ge=-1, le=1, description="r of eq. 10: cosine from which a sample counts.")
+    at_most: int = Field(40, ge=1, description="R of eq. 10: samples per class that count.")
+
+    @model_validator(mode="after")
+    def _gate_fits(self) -> Self:
+        if self.gate == "left_out" and self.gate_strength > 1:
+            raise ValueError(f"gate_strength is a share of the shots with left_out, got {self.gate_strength}")
+        if self.has_gate and self.decision != "separately":
+            raise ValueError(f"a gate needs decision separately, got {self.decision}")
+        return self
+
+    @property
+    def has_gate(self) -> bool:
+        """Whether g decides otherwise than in the paper."""
+        return self.gate != "plain" or self.whitening
 
 
-def integrated_features(g: torch.Tensor, g_tilde: torch.Tensor) -> torch.Tensor:
-    """Pre of tables 3 and 11: feature vectors joined, (N, V, d + d~), then classified as in eq. 2.
+class PrototypeSettings(DecisionSettings):
+    """Decide by prototypes."""
 
-    As they are, not normalised first: the printed row equals g~ alone almost to the digit, so the longer
-    vector of the two must have ruled.
-    """
-    return torch.cat([g, g_tilde], dim=-1)
+    gamma: float = Field(0.2, ge=0, description="Strength of Resistance (eq. 7), of normalised prototypes.")
+    alpha_base: Share = Field(0.1, description="Alpha of eq. 9 for base classes: weight of absorbed samples.")
+    alpha_novel: Share = Field(0.6, description="Alpha of eq. 9 for novel classes.")
+    bounded: bool = Field(False, description="Whether Calibration withstands hostile unlabelled images.")
+    drift: float = Field(
+        0.2, ge=0, description="Bounded: farthest a class moves, as a share of the way to the nearest other."
+    )
+
+    @property
+    def bounds(self) -> Bounds:
+        """How much unlabelled images may do in bounded Calibration."""
+        return Bounds(self.threshold, self.at_most, self.drift)
 
 
-def integrated_similarities(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    """Post of tables 3 and 11: the two similarities are added."""
-    return first + second
+class MixtureSettings(DecisionSettings):
+    """Decide by Bayesian Gaussian mixtures (appendix C)."""
+
+    gamma: float = Field(1.0, gt=0, description="gamma' of eq. 22: the smaller, the more a weight decays.")
+    components_base: int = Field(3, ge=1, description="M of eq. 19 for base classes.")
+    components_novel: int = Field(1, ge=1, description="M of eq. 19 for novel classes.")
+    prior_base: float = Field(20.0, gt=0, description="alpha' of eq. 24: samples the prior mean is worth.")
+    prior_novel: float = Field(10.0, gt=0, description="alpha' of eq. 24 for novel classes.")
+    prior_freedom: float | None = Field(
+        None,
+        gt=0,
+        description="Samples the prior covariance is worth; none: scikit-learn's prior, with which "
+        "components of hundreds of features collapse into one unless they lie far apart.",
+    )
 
 
-def anomaly_detection(first: torch.Tensor, second: torch.Tensor, base_classes: int) -> torch.Tensor:
-    """AD of tables 3 and 11: what g~ does not place among the base classes is classified again with g.
+@dataclass(frozen=True)
+class DualClassifier:
+    """The classifiers h of g and h~ of g~ over all classes seen; every change returns a new object."""
 
-    Again over all seen classes: the printed base accuracy rises above that of session 0, which a
-    reclassification among novel classes alone could never do.
-    """
-    sees_base = second.argmax(1) < base_classes
-    return torch.where(sees_base[:, None], second, first)
+    settings: PrototypeSettings | MixtureSettings
+    base_classes: int
+    counts: Tensor  # (C,) labelled images behind each class
+    h: Prototypes | BGMM
+    h_tilde: ResistingPrototypes | BGMM
+    gate: TransferableClassifier | None = None  # in place of h where g decides, if there is a gate
+    memory: Calibration | None = None  # of bounded Calibration, once unlabelled images came
+
+    @classmethod
+    def fit(
+        cls,
+        settings: PrototypeSettings | MixtureSettings,
+        features: Features,
+        labels: Tensor,
+        base_classes: int,
+    ) -> Self:
+        """Make the classifiers of the base classes from the features of their training images."""
+        g, g_tilde, counts = features["g"], features["g_tilde"], labels.bincount(minlength=base_classes)
+        h: Prototypes | BGMM
+        h_tilde: ResistingPrototypes | BGMM
+        if isinstance(settings, MixtureSettings):
+            components = settings.components_base, settings.components_novel
+            h, h_tilde = (
+                BGMM.fit(kind, labels, base_classes, components, settings.prior_freedom)
+                for kind in (g, g_tilde)
+            )
+        else:
+            h = Prototypes.fit(g, labels, base_classes)
+            h_tilde = ResistingPrototypes.fit(g_tilde, labels, base_classes)
+        gate = _fit_gate(settings, g, labels, counts, h) if settings.has_gate else None
+        return cls(settings, base_classes, counts, h, h_tilde, gate)
+
+    def extend(self, features: Features, labels: Tensor) -> Self:
+        """Add new classes, whose ids follow the known ones; labelled images of known classes refine them."""
+        _, new = split_known(labels, self.classes)
+        counts = self.counts + labels[labels < self.classes].bincount(minlength=self.classes)
+        if new:
+            counts = torch.cat([counts, labels.bincount()[new.start :]])
+        gate = self.gate
+        if gate is not None:
+            # In float64 a class comes out the same whether it is learnt alone or with others.
+            gate = gate.extended(gate.project(features["g"].double()), labels, new)
+        extended = replace(
+            self,
+            counts=counts,
+            h=self.h.extended(features["g"], labels, self.counts, new),
+            h_tilde=self.h_tilde.extended(features["g_tilde"], labels, self.counts, new),
+            gate=gate,
+        )
+        if self.memory is None:
+            return extended
+        memory = bounded_calibration.relabel(
+            self.memory, extended.h.means, extended.degrees(), extended.bounds
+        )
+        return replace(extended, memory=memory)
+
+    def adapt(self, features: Features) -> Self:
+        """Calibrate h with unlabelled images (eq. 9, 10, 24), within bounds if the settings say so."""
+        g, settings = features["g"], self.settings
+        if isinstance(settings, PrototypeSettings) and settings.bounded:
+            memory = self.memory or bounded_calibration.begin(self.h.means, self.degrees())
+            ids = torch.arange(len(g), device=g.device) + memory.shown
+            return replace(self, memory=bounded_calibration.absorb(memory, g, ids, settings.bounds))
+        absorbed_by = recognise(similarity(g, self.h.means), settings.threshold, settings.at_most)
+        strengths, gate = self.degrees(), self.gate
+        if gate is not None:
+            gate = gate.calibrated(g, absorbed_by, self._weights(absorbed_by, strengths))
+        return replace(self, h=self.h.calibrated(g, absorbed_by, strengths), gate=gate)
+
+    def rollback(self, batches: int = 1) -> Self:
+        """Undo the last batches of unlabelled images, if Calibration is bounded."""
+        if not 0 <= batches <= len(self.journal):
+            raise UserError(
+                f"rollback: {batches} batches of unlabelled images were to be undone; "
+                f"the journal has {len(self.journal)}"
+            )
+        if self.memory is None:
+            return self
+        return replace(self, memory=bounded_calibration.rollback(self.memory, batches, self.bounds))
+
+    @property
+    def journal(self) -> tuple[Entry, ...]:
+        """What each batch of unlabelled images did, if Calibration is bounded."""
+        return () if self.memory is None else self.memory.journal
+
+    def decide(self, features: Features, novel_only: bool = False) -> Decision:
+        """Return the scores that decide (N, C), and whether g~ decided (N,).
+
+        With `novel_only` base classes may not be answered: a diagnosis, which tells bad features from a
+        biased decision.
+        """
+        transferable = self.transferable_scores(features["g"])
+        specific = self.specific_scores(features["g_tilde"])
+        pre = self._pre_scores(features) if self.settings.decision == "pre" else None
+        if novel_only:
+            for scores in (transferable, specific, pre):
+                if scores is not None:
+                    scores[:, : self.base_classes] = -torch.inf
+        return self.combine(transferable, specific, pre)
+
+    def combine(self, transferable: Tensor, specific: Tensor, pre: Tensor | None = None) -> Decision:
+        """Decide by scores (N, C) of both kinds of features."""
+        return combine(self.settings.decision, transferable, specific, self.base_classes, pre)
+
+    def transferable_scores(self, g: Tensor) -> Tensor:
+        """Return the scores of g by h (N, C), with the bias of the gate if there is one."""
+        if self.gate is None:
+            return similarity_to(g, self._directions)
+        gate, settings = self._calibrated_gate, self.settings
+        return gate.with_bias(gate.scores(g), settings.gate, settings.gate_strength)
+
+    def specific_scores(self, g_tilde: Tensor) -> Tensor:
+        """Return the scores of g~ by h~ (N, C), base classes resisting if the settings say so."""
+        return similarity_to(g_tilde, self._directions_tilde)
+
+    def _pre_scores(self, features: Features) -> Tensor:
+        both = joined(features["g"], features["g_tilde"])
+        return similarity(both, joined(self.prototypes, self.resisting_prototypes))
+
+    @cached_property
+    def prototypes(self) -> Tensor:
+        """P of h with which g is compared (C, V, d), calibrated within bounds if unlabelled images came."""
+        if self.memory is None:
+            return self.h.means
+        return bounded_calibration.prototypes(self.memory, self.bounds)
+
+    @cached_property
+    def resisting_prototypes(self) -> Tensor:
+        """P~ of h~ with the base classes moved for inference (C, V, d~); what is stored stays."""
+        settings = self.settings
+        return self.h_tilde.resisting(settings.gamma) if settings.resistance else self.h_tilde.means
+
+    @cached_property
+    def _directions(self) -> Tensor:
+        return directions(self.prototypes)
+
+    @cached_property
+    def _directions_tilde(self) -> Tensor:
+        return directions(self.resisting_prototypes)
+
+    @cached_property
+    def _calibrated_gate(self) -> TransferableClassifier:
+        """The gate with its prototypes moved by bounded Calibration, in its own space."""
+        gate, memory = self.gate, self.memory
+        assert gate is not None
+        if memory is None:
+            return gate
+        kept = gate.values(memory.kept)
+        moved = bounded_calibration.moved_within(
+            gate.prototypes, kept, memory.owner, memory.alpha, self.bounds
+        )
+        return replace(gate, prototypes=moved)
+
+    @property
+    def classes(self) -> int:
+        """How many classes have been learnt."""
+        return len(self.counts)
+
+    @property
+    def bounds(self) -> Bounds:
+        """How much unlabelled images may do in bounded Calibration, which prototypes alone have."""
+        assert isinstance(self.settings, PrototypeSettings)
+        return self.settings.bounds
+
+    def degrees(self) -> Tensor:
+        """Alpha of eq. 9, or alpha' of eq. 24, of each class (C,)."""
+        chosen = self.settings
+        if isinstance(chosen, MixtureSettings):
+            return degrees(self.classes, self.base_classes, chosen.prior_base, chosen.prior_novel)
+        return degrees(self.classes, self.base_classes, chosen.alpha_base, chosen.alpha_novel)
+
+    def _weights(self, absorbed_by: Tensor, strengths: Tensor) -> Tensor:
+        """Weight of the absorbed samples in the prototypes of the gate (C,)."""
+        if not isinstance(self.settings, MixtureSettings):
+            return strengths
+        absorbed = absorbed_by[absorbed_by >= 0].bincount(minlength=self.classes).to(strengths)
+        return absorbed / (absorbed + strengths)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all that has been learnt, by name."""
+        learnt = {"counts": self.counts}
+        parts = {"h": self.h, "h_tilde": self.h_tilde, "gate": self.gate, "memory": self.memory}
+        for name, part in parts.items():
+            if part is not None:
+                learnt |= {f"{name}.{key}": value for key, value in part.tensors().items()}
+        return learnt
+
+    @classmethod
+    def from_tensors(
+        cls,
+        settings: PrototypeSettings | MixtureSettings,
+        base_classes: int,
+        tensors: Mapping[str, Tensor],
+        views: int,
+    ) -> Self:
+        """Return what `tensors` was taken from; the settings and the number of views are not among them."""
+        parts: dict[str, dict[str, Tensor]] = {"h": {}, "h_tilde": {}, "gate": {}, "memory": {}}
+        for name, value in tensors.items():
+            part, _, key = name.partition(".")
+            if part in parts:
+                parts[part][key] = value
+        gate, memory = parts["gate"], parts["memory"]
+        h: Prototypes | BGMM
+        h_tilde: ResistingPrototypes | BGMM
+        if isinstance(settings, MixtureSettings):
+            h, h_tilde = (
+                BGMM.from_tensors(parts[name], views, settings.components_novel, settings.prior_freedom)
+                for name in ("h", "h_tilde")
+            )
+        else:
+            h = Prototypes.from_tensors(parts["h"])
+            h_tilde = ResistingPrototypes.from_tensors(parts["h_tilde"])
+        return cls(
+            settings,
+            base_classes,
+            tensors["counts"],
+            h,
+            h_tilde,
+            TransferableClassifier.from_tensors(base_classes, gate, settings.power) if gate else None,
+            Calibration.from_tensors(memory) if memory else None,
+        )
+
+
+def split_known(labels: Tensor, seen: int) -> tuple[Tensor, range]:
+    """Return which labels are of known classes (N,), and the ids of the new ones, next in line."""
+    known = labels < seen
+    new = sorted(set(labels[~known].tolist()))
+    if new != list(range(seen, seen + len(new))):
+        raise ValueError(f"new class ids must follow the {seen} known ones without a gap; got {new}")
+    return known, range(seen, seen + len(new))
+
+
+def _fit_gate(
+    settings: DecisionSettings, g: Tensor, labels: Tensor, counts: Tensor, h: Prototypes | BGMM
+) -> TransferableClassifier:
+    """Make the gate of the base classes from the features of their training images."""
+    if not settings.whitening:
+        return TransferableClassifier.plain(h.means, counts)
+    spread = Spread.fit(g, labels, len(counts), settings.power)
+    metrics, share = None, settings.class_covariance_share
+    if share:
+        metrics = ClassSpread.fit(g, labels, spread, settings.shrinkage).metrics(share)
+    return TransferableClassifier.whitened(spread, counts, settings.shrinkage, metrics)

@@ -1,17 +1,17 @@
-"""The gate: whether the first look (Algorithm 1) answers a novel class or sends an image to a second look.
+"""The gate of Algorithm 1: whether g answers a novel class or leaves the decision to g~.
 
-In the paper Resistance alone works against the bias towards base classes, in the second look. The gate works
-in the first, by two choices. How features are compared: by their cosine as they are, whitened by the
-covariance within base classes, or with a share of each class's own covariance besides (`whitening`). And how
-novel classes are favoured (`favoured`):
+In the paper Resistance alone works against the bias towards base classes, on g~. The gate works on g, by two
+choices. How features are compared: by their cosine as they are, whitened by the covariance within base
+classes, or with a share of each class's own covariance besides (`whitening`). And the bias that is added to
+the scores of novel classes:
 
-- `plain`: not at all, Algorithm 1 as it is;
-- `constant`: a constant is added to their similarities;
-- `unbiased`: their similarities are given back what the noise of few shots took from them;
-- `left_out`: a constant is added with which a given share of the shots would be recognised, each by a
-  prototype made without it. It follows the features and the classes met so far by itself.
+- `plain`: none, Algorithm 1 as it is;
+- `constant`: a constant;
+- `unbiased`: the scores are given back what the noise of few shots took from them;
+- `left_out`: the constant with which a given share of the shots would be recognised, each by a prototype made
+  without it. It follows the features and the classes met so far by itself.
 
-How strong a rule should be is tuned on base classes that play novel ones.
+How strong the bias should be is tuned on base classes that play novel ones.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ import torch
 from fairshot.classifiers.calibration import calibrate_labelled, moved
 from fairshot.classifiers.prototypes import class_sums, prototypes
 from fairshot.classifiers.similarity import similarity
-from fairshot.classifiers.whitening import OwnMetrics, Spread, Whitening
+from fairshot.classifiers.whitening import ClassMetrics, Spread, Whitening
 
-Rule = Literal["plain", "constant", "unbiased", "left_out"]
+Bias = Literal["plain", "constant", "unbiased", "left_out"]
 
 
 @dataclass(frozen=True)
 class Projected:
-    """Images as the first look sees them."""
+    """Images in the space in which they are compared with the classes."""
 
-    values: torch.Tensor  # (N, V, d) in the space of comparison
-    squares: torch.Tensor | None = None  # (N, B, V) of their lengths under base classes' own metrics, if any
+    values: torch.Tensor  # (N, V, d)
+    squares: torch.Tensor | None = None  # (N, B, V) squared lengths under the metrics of base classes, if any
 
     def take(self, rows: torch.Tensor) -> Projected:
         """Return some of the images."""
@@ -44,36 +44,40 @@ class Projected:
 
 @dataclass(frozen=True)
 class TransferableClassifier:
-    """The classifiers h in the space where they compare, and what shots tell about novel classes there."""
+    """The classifiers h in the space of comparison, and what the shots tell about novel classes there."""
 
     base_classes: int
     space: Whitening | None  # None: features are compared as they are
-    metrics: OwnMetrics | None  # of each class in the whitened space, if they have their own
+    metrics: ClassMetrics | None  # of each class in the whitened space, if classes have their own
     prototypes: torch.Tensor  # (C, V, d) in that space
     counts: torch.Tensor  # (C,) images behind each prototype
     noise: torch.Tensor  # (C - base_classes, 2) of each novel class: variance, squared length of its mean
-    margins: torch.Tensor  # (S,) what the best base class has ahead of the own one, for each left-out shot
+    margins: torch.Tensor  # (S,) how far the best base class is ahead of the own class, per left-out shot
 
     @classmethod
-    def begin(
+    def plain(cls, base: torch.Tensor, counts: torch.Tensor) -> TransferableClassifier:
+        """Know the base classes by their prototypes (B, V, d), compared as they are."""
+        return cls._of_base(base, counts)
+
+    @classmethod
+    def whitened(
+        cls, spread: Spread, counts: torch.Tensor, shrinkage: float, metrics: torch.Tensor | None = None
+    ) -> TransferableClassifier:
+        """Know the base classes in the space that whitens their spread, with metrics of their own or none."""
+        space = spread.whitening(shrinkage)
+        own = None if metrics is None else ClassMetrics.of_base(metrics)
+        return cls._of_base(space.transform_tempered(spread.means), counts, space, own)
+
+    @classmethod
+    def _of_base(
         cls,
         base: torch.Tensor,
         counts: torch.Tensor,
         space: Whitening | None = None,
-        metrics: OwnMetrics | None = None,
+        metrics: ClassMetrics | None = None,
     ) -> TransferableClassifier:
-        """Know the base classes, by their prototypes (B, V, d) in the space of comparison."""
         base, counts = base.clone(), counts.clone()  # a file of tensors refuses those that share memory
         return cls(len(base), space, metrics, base, counts, base.new_empty(0, 2), base.new_empty(0))
-
-    @classmethod
-    def whitened(
-        cls, spread: Spread, counts: torch.Tensor, shrinkage: float, own: torch.Tensor | None = None
-    ) -> TransferableClassifier:
-        """Know the base classes in the space that whitens their spread, with metrics of their own or none."""
-        whitening = spread.whitening(shrinkage)
-        metrics = None if own is None else OwnMetrics.of_base(own)
-        return cls.begin(whitening.transform_tempered(spread.means), counts, whitening, metrics)
 
     @classmethod
     def from_tensors(
@@ -82,7 +86,7 @@ class TransferableClassifier:
         """Return what `tensors` was taken from; the power is a setting."""
         own = dict(tensors)
         space = Whitening(power, own.pop("centre"), own.pop("matrix")) if "matrix" in own else None
-        metrics = OwnMetrics(own.pop("metrics"), own.pop("metric_shares")) if "metrics" in own else None
+        metrics = ClassMetrics(own.pop("metrics"), own.pop("metric_shares")) if "metrics" in own else None
         return cls(base_classes, space, metrics, **own)
 
     def tensors(self) -> dict[str, torch.Tensor]:
@@ -94,35 +98,38 @@ class TransferableClassifier:
             learnt |= {"centre": self.space.centre, "matrix": self.space.matrix}
         return learnt
 
-    def values(self, features: torch.Tensor) -> torch.Tensor:
-        """Take features g (N, V, d) into the space of comparison."""
-        return features if self.space is None else self.space.transform(features)
+    def values(self, g: torch.Tensor) -> torch.Tensor:
+        """Project features g (N, V, d) into the space of comparison."""
+        return g if self.space is None else self.space.transform(g)
 
-    def see(self, features: torch.Tensor) -> Projected:
-        """Look at images by their features g (N, V, d)."""
-        values = self.values(features)
+    def project(self, g: torch.Tensor) -> Projected:
+        """Project features g (N, V, d), with all that comparing them needs."""
+        values = self.values(g)
         return Projected(values, None if self.metrics is None else self.metrics.squares(values))
 
-    def scores(self, features: torch.Tensor) -> torch.Tensor:
-        """Return the similarity of features g (N, V, d) to each class (N, C), nobody favoured."""
-        return self.similarity(self.see(features), range(len(self.prototypes)))
+    def scores(self, g: torch.Tensor) -> torch.Tensor:
+        """Return the similarity of features g (N, V, d) to each class (N, C), without bias."""
+        return self.similarity(self.project(g), range(len(self.prototypes)))
 
-    def similarity(self, seen: Projected, classes: range) -> torch.Tensor:
-        """Return the similarity of images to some classes that follow each other (N, K), nobody favoured."""
+    def similarity(self, images: Projected, classes: range) -> torch.Tensor:
+        """Return the similarity of images to consecutive classes (N, K), without bias."""
         if self.metrics is None:
-            return similarity(seen.values, self.prototypes[classes.start : classes.stop])
-        return cosine(*self._products(seen, classes))
+            P = self.prototypes[classes.start : classes.stop]
+            return similarity(images.values, P.to(images.values))
+        return cosine(*self._products(images, classes))
 
-    def _products(self, seen: Projected, classes: range) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _products(self, images: Projected, classes: range) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Products x x, x p (N, K, V), p p (1, K, V) of images and prototypes, under each class's metric."""
-        values, P = seen.values, self.prototypes[classes.start : classes.stop]
+        values, P = images.values, self.prototypes[classes.start : classes.stop].to(images.values)
         if self.metrics is None:
             turned, squares = P, values.square().sum(-1)[:, None].expand(-1, len(P), -1)
         else:
-            assert seen.squares is not None  # seen by a look with metrics
-            turned = self.metrics.turned(P, classes)
-            shares = self.metrics.shares[classes.start : classes.stop]
-            squares = torch.einsum("nbv,kb->nkv", seen.squares, shares)
+            assert images.squares is not None  # projected by a classifier with metrics
+            metrics = self.metrics.to(values)
+            turned = metrics.turned(P, classes)
+            squares = torch.einsum(
+                "nbv,kb->nkv", images.squares, metrics.shares[classes.start : classes.stop]
+            )
         return squares, torch.einsum("nvd,kvd->nkv", values, turned), (P * turned).sum(-1)[None]
 
     def extended(self, shots: Projected, labels: torch.Tensor, classes: range) -> TransferableClassifier:
@@ -130,11 +137,12 @@ class TransferableClassifier:
         known = labels < len(self.prototypes)
         values = shots.values[known]
         refined, counts = calibrate_labelled(self.prototypes, self.counts, values, labels[known])
-        look = replace(self, prototypes=refined, counts=counts)
-        return look._with_new(shots.take(~known), labels[~known], classes) if classes else look
+        classifier = replace(self, prototypes=refined, counts=counts)
+        return classifier._with_new(shots.take(~known), labels[~known], classes) if classes else classifier
 
     def _with_new(self, shots: Projected, labels: torch.Tensor, classes: range) -> TransferableClassifier:
-        fresh, metrics = prototypes(shots.values, labels, classes), self.metrics
+        fresh = prototypes(shots.values, labels, classes).to(self.prototypes)
+        metrics = self.metrics
         if metrics is not None:
             metrics = metrics.extended(fresh, self.prototypes[: self.base_classes])
         extended = replace(
@@ -142,25 +150,30 @@ class TransferableClassifier:
             metrics=metrics,
             prototypes=torch.cat([self.prototypes, fresh]),
             counts=torch.cat([self.counts, labels.bincount()[classes.start :]]),
-            noise=torch.cat([self.noise, noise(shots.values, labels, classes)]),
+            noise=torch.cat([self.noise, noise(shots.values, labels, classes).to(self.noise)]),
         )
-        margins = extended._margins(shots, labels, classes)
-        return replace(extended, margins=torch.cat([self.margins, margins]))
+        margins = extended.shot_margins(shots, labels)
+        return replace(extended, margins=torch.cat([self.margins, margins.to(self.margins)]))
 
-    def _margins(self, shots: Projected, labels: torch.Tensor, classes: range) -> torch.Tensor:
+    def shot_margins(self, shots: Projected, labels: torch.Tensor) -> torch.Tensor:
         """How far the best base class is ahead of each shot's own class without that shot (S,).
 
-        Negative where the shot would be recognised. A class of a single shot has nothing left without it.
+        Negative where the shot would be recognised. A class of a single shot has nothing left without it and
+        is passed over.
         """
         best = self.similarity(shots, range(self.base_classes)).amax(1)
+        return (best - self.left_out(shots, labels))[self.counts[labels] > 1]
+
+    def left_out(self, shots: Projected, labels: torch.Tensor) -> torch.Tensor:
+        """Similarity of each shot to its own class as it would be without that shot (S,), without bias."""
+        classes = range(int(labels.min()), int(labels.max()) + 1)
         own = torch.arange(len(labels), device=labels.device), labels - classes.start
         xx, xp, pp = (each.expand(len(labels), -1, -1)[own] for each in self._products(shots, classes))
         k = self.counts[labels][:, None]
-        others = cosine(xx, k * xp - xx, k * k * pp - 2 * k * xp + xx)  # with k p - x, the sum of the others
-        return (best - others)[k[:, 0] > 1]
+        return cosine(xx, k * xp - xx, k * k * pp - 2 * k * xp + xx)  # with k p - x, the sum of the others
 
     def upto(self, classes: int) -> TransferableClassifier:
-        """Return the look as it was when it knew the first classes alone.
+        """Return the classifier as it was when it knew the first classes alone.
 
         Their shots must have come before those of the others, and no class must have been refined since.
         """
@@ -178,19 +191,19 @@ class TransferableClassifier:
         )
 
     def calibrated(
-        self, features: torch.Tensor, absorbed_by: torch.Tensor, alpha: torch.Tensor
+        self, g: torch.Tensor, absorbed_by: torch.Tensor, alpha: torch.Tensor
     ) -> TransferableClassifier:
         """Move towards the unlabelled samples g (N, V, d) that each class absorbed (eq. 9), in this space."""
-        return replace(self, prototypes=moved(self.prototypes, self.values(features), absorbed_by, alpha))
+        return replace(self, prototypes=moved(self.prototypes, self.values(g), absorbed_by, alpha))
 
-    def opened(self, scores: torch.Tensor, rule: Rule, strength: float) -> torch.Tensor:
-        """Favour novel classes in scores (N, C) by a rule."""
+    def with_bias(self, scores: torch.Tensor, bias: Bias, strength: float) -> torch.Tensor:
+        """Add the bias to the novel classes in scores (N, C)."""
         base, novel = scores[:, : self.base_classes], scores[:, self.base_classes :]
-        return torch.cat([base, self.favoured(novel, rule, scores.new_tensor(strength))], dim=1)
+        return torch.cat([base, self.novel_with_bias(novel, bias, scores.new_tensor(strength))], dim=1)
 
-    def favoured(self, novel: torch.Tensor, rule: Rule, strength: torch.Tensor) -> torch.Tensor:
-        """Favour novel classes in their scores (N, K); strengths (S, 1, 1) give (S, N, K)."""
-        match rule:
+    def novel_with_bias(self, novel: torch.Tensor, bias: Bias, strength: torch.Tensor) -> torch.Tensor:
+        """Add the bias to scores of novel classes (N, K); strengths (S, 1, 1) give (S, N, K)."""
+        match bias:
             case "plain":
                 return novel + torch.zeros_like(strength)
             case "constant":
@@ -210,7 +223,7 @@ def cosine(xx: torch.Tensor, xy: torch.Tensor, yy: torch.Tensor) -> torch.Tensor
 def noise(features: torch.Tensor, labels: torch.Tensor, classes: range) -> torch.Tensor:
     """Variance within each class and squared length of its mean, summed over the views (K, 2)."""
     sums, counts = class_sums(features, labels, classes)
-    squares, _ = class_sums(features.square().sum((1, 2), keepdim=True), labels, classes)
+    squares, _ = class_sums(features.double().square().sum((1, 2), keepdim=True), labels, classes)
     length = sums.square().sum((1, 2)) / counts.square().clamp(min=1)
     variance = (squares[:, 0, 0] - counts * length).clamp(min=0) / (counts - 1).clamp(min=1)
     return torch.stack([variance, length], dim=1)
@@ -220,11 +233,12 @@ def noise_ratio(noise: torch.Tensor, shots: torch.Tensor) -> torch.Tensor:
     """How much larger the variance within novel classes is than their squared mean, from `noise` (K, 2).
 
     Pooled over classes and views, because a few shots say little about one class; a single shot says
-    nothing and is passed over. Without any pair of shots the ratio is unknown, and 0 is returned.
+    nothing and is passed over. Without any pair of shots the ratio is unknown, and 0 is returned. Sums are in
+    float64, where the order of the classes does not show.
     """
-    variance, length = noise[shots > 1].unbind(1)
+    variance, length = noise[shots > 1].double().unbind(1)
     signal = (length - variance / shots[shots > 1].to(length)).sum()
-    return torch.where(signal > 0, variance.sum() / signal, 0.0)
+    return torch.where(signal > 0, variance.sum() / signal, 0.0).to(noise.dtype)
 
 
 def unbias(

@@ -36,7 +36,7 @@ class Whitening:
 
     def transform_tempered(self, values: torch.Tensor) -> torch.Tensor:
         """Take features that are tempered already; this is affine: means of classes may be taken before."""
-        return torch.einsum("nvd,vde->nve", values - self.centre, self.matrix)
+        return torch.einsum("nvd,vde->nve", values - self.centre.to(values), self.matrix.to(values))
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,16 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class OwnSpread:
+class ClassSpread:
     """The covariance of each base class in a whitened space, shrunk as it was for all."""
 
     variances: torch.Tensor  # (B, V, d) along the principal directions
     directions: torch.Tensor  # (B, V, d, d) in columns
 
     @classmethod
-    def fit(cls, features: torch.Tensor, labels: torch.Tensor, spread: Spread, shrinkage: float) -> OwnSpread:
+    def fit(
+        cls, features: torch.Tensor, labels: torch.Tensor, spread: Spread, shrinkage: float
+    ) -> ClassSpread:
         """Learn from the training features (N, V, d) of the base classes, whose spread is known."""
         matrix = spread.whitening(shrinkage).matrix
         values = torch.einsum("nvd,vde->nve", tempered(features, spread.power) - spread.means[labels], matrix)
@@ -105,25 +107,29 @@ class OwnSpread:
 
 
 @dataclass(frozen=True)
-class OwnMetrics:
+class ClassMetrics:
     """A metric for each class: base classes have their own, a novel class borrows from those like it."""
 
     base: torch.Tensor  # (B, V, d, d)
     shares: torch.Tensor  # (C, B) of the metrics of base classes in that of each class
 
     @classmethod
-    def of_base(cls, base: torch.Tensor) -> OwnMetrics:
+    def of_base(cls, base: torch.Tensor) -> ClassMetrics:
         """Let base classes keep to their own."""
         return cls(base, torch.eye(len(base), dtype=base.dtype, device=base.device))
 
-    def extended(self, fresh: torch.Tensor, base: torch.Tensor) -> OwnMetrics:
+    def extended(self, fresh: torch.Tensor, base: torch.Tensor) -> ClassMetrics:
         """Let novel classes (K, V, d) borrow from the base classes (B, V, d) similar to them."""
-        shares = (SHARPNESS * similarity(fresh, base)).softmax(1)
+        shares = (SHARPNESS * similarity(fresh.double(), base.double())).softmax(1).to(self.shares)
         return replace(self, shares=torch.cat([self.shares, shares]))
+
+    def to(self, values: torch.Tensor) -> ClassMetrics:
+        """Return the metrics in the precision of some values."""
+        return ClassMetrics(self.base.to(values), self.shares.to(values))
 
     def squares(self, values: torch.Tensor) -> torch.Tensor:
         """Squared lengths of values (N, V, d) under the metric of each base class, (N, B, V)."""
-        turned = (torch.einsum("nvd,vde->nve", values, one) for one in self.base)
+        turned = (torch.einsum("nvd,vde->nve", values, one.to(values)) for one in self.base)
         return torch.stack([(each * values).sum(-1) for each in turned], dim=1)
 
     def turned(self, prototypes: torch.Tensor, classes: range) -> torch.Tensor:

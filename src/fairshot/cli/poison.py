@@ -51,7 +51,7 @@ def poison_command(
     fabric = choose_hardware(device)
     stream, _ = load_pictures(recipe, RunOptions(run, fabric, root=root, photos=data, reporter=reporter))
     method = restore_method(run, recipe, stream, fabric)
-    if not isinstance(method, SSS) or method.look is not None:
+    if not isinstance(method, SSS) or method.classifier.gate is not None:
         raise UserError(
             f"{run} is no run of SSS with the paper's first look, which is what Calibration moves"
         )

@@ -12,6 +12,7 @@ from torch import Tensor
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.models.embedder import Embedder, Features, ModelSettings
+from fairshot.models.flips import FlipViews
 from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Settings
 from fairshot.training.loop import Objective, Trainer
@@ -44,7 +45,7 @@ class Method(ABC, Generic[SettingsT]):
     name: ClassVar[str]
     card: ClassVar[MethodCard]
     Settings: ClassVar[type[MethodSettings]]
-    flips: tuple[bool, ...] = (False,)  # the views of a picture: one an entry, True for vertically flipped
+    views: FlipViews = FlipViews()  # of an image, which the classifiers compare
     trained_as: ClassVar[str | None] = None  # the name under which its training is known, if not its own
     decision_settings: ClassVar[frozenset[str]] = frozenset()  # settings that leave the training as it is
     modules: ClassVar[tuple[str, ...]] = ("embedder",)  # with `buffers`, all it has learnt
@@ -141,7 +142,7 @@ class Method(ABC, Generic[SettingsT]):
 
     def embed(self, pictures: Pictures, reporter: Reporter = SILENT) -> Features:
         """Return the features this method classifies by."""
-        return self.embedder.embed(pictures, self.flips, reporter=reporter)
+        return self.embedder.embed(pictures, self.views, reporter)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all that has been learnt."""
@@ -171,12 +172,3 @@ class Method(ABC, Generic[SettingsT]):
 
     def _labels(self, pictures: LabelledPictures) -> Tensor:
         return torch.from_numpy(pictures.labels).to(self.embedder.device)
-
-
-def split_known(labels: Tensor, seen: int) -> tuple[Tensor, range]:
-    """Return which labels are of known classes (N,), and the ids of the new ones, next in line."""
-    known = labels < seen
-    fresh = sorted(set(labels[~known].tolist()))
-    if fresh != list(range(seen, seen + len(fresh))):
-        raise ValueError(f"new class ids must follow the {seen} known ones without a gap; got {fresh}")
-    return known, range(seen, seen + len(fresh))

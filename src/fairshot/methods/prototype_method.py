@@ -9,9 +9,10 @@ from pydantic import Field
 from torch import Tensor
 
 from fairshot.classifiers.calibration import calibrate_labelled
+from fairshot.classifiers.dual import split_known
 from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.similarity import similarity
-from fairshot.methods.method import Method, MethodSettings, SettingsT, split_known
+from fairshot.methods.method import Method, MethodSettings, SettingsT
 from fairshot.models.embedder import Embedder, Features
 from fairshot.models.heads import CosineHead, cosine_cross_entropy
 from fairshot.training.loop import Objective

@@ -14,7 +14,8 @@ from fairshot.benchmarks.pictures import Pictures
 from fairshot.errors import UserError
 from fairshot.methods.method import MethodCard, MethodSettings
 from fairshot.methods.prototype_method import PrototypeMethod
-from fairshot.models.embedder import Embedder, Features, ModelSettings, Transform
+from fairshot.models.embedder import Embedder, Features, ModelSettings
+from fairshot.models.flips import Transform
 from fairshot.models.heads import CosineHead, cosine_cross_entropy
 from fairshot.progress import SILENT, Reporter
 from fairshot.settings import PositiveRange

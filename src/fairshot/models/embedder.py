@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from pydantic import Field, ValidationInfo, field_validator
 from torch import Tensor, nn
 
 from fairshot.benchmarks.pictures import Pictures
+from fairshot.models.flips import FlipViews, Transform
 from fairshot.models.heads import SR
 from fairshot.models.pixels import DevicePictures, centre_boxes, crop_resize
 from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Positive, Settings
 
 PIXELS_AT_ONCE = {"cpu": 2**20, "cuda": 2**23}  # of the network's input, which bounds the memory it needs
-Transform = Callable[[Tensor], Tensor]  # of images (N, C, H, W), to a view of them
 Features = dict[str, Tensor]  # "g": (N, V, d), "g_tilde": (N, V, d~); V views of each picture
 
 
@@ -103,13 +103,12 @@ class Embedder(nn.Module):
     def embed(
         self,
         pictures: Pictures,
-        flips: Sequence[bool] = (False,),
+        views: FlipViews = FlipViews(),  # noqa: B008 - it is immutable
         reporter: Reporter = SILENT,
     ) -> Features:
-        """Embed pictures under the test view, once per entry of `flips` (True: vertically flipped)."""
-        return self.embed_transformed(
-            pictures, [upside_down if flip else unchanged for flip in flips], reporter
-        )
+        """Embed the views of pictures that classifiers compare."""
+        features = self.embed_transformed(pictures, views.transforms, reporter)
+        return {name: views.combine(value) for name, value in features.items()}
 
     @torch.inference_mode()
     def embed_transformed(
@@ -146,16 +145,6 @@ class Embedder(nn.Module):
         with torch.autocast("cuda", torch.bfloat16, enabled=images.is_cuda):
             g, g_tilde = self(images)
         return g.float(), g_tilde.float()
-
-
-def unchanged(images: Tensor) -> Tensor:
-    """Return the images as they are."""
-    return images
-
-
-def upside_down(images: Tensor) -> Tensor:
-    """Flip the images vertically."""
-    return images.flip(2)
 
 
 def _per_channel(values: tuple[float, ...], channels: int) -> list[float]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fairshot.errors import UserError
 from fairshot.methods import methods
-from fairshot.methods.dual import Dual
+from fairshot.methods.dual_method import DualMethod
 from fairshot.recipes import check_recipe
 
 PARTS = {
@@ -58,7 +58,7 @@ def is_baseline(method: str) -> bool:
 def is_sss(method: str) -> bool:
     """Whether a method is the paper's own, with either kind of classifiers; figures draw it thick."""
     kind = methods().get(method)
-    return kind is not None and issubclass(kind, Dual)
+    return kind is not None and issubclass(kind, DualMethod)
 
 
 def parts_of(method: str, recipe: Mapping[str, Any]) -> frozenset[str] | None:

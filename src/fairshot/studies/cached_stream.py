@@ -14,9 +14,9 @@ from torch import Tensor
 from fairshot.benchmarks.stream import LabelledPictures, Stream
 from fairshot.classifiers.gate import Projected, TransferableClassifier
 from fairshot.classifiers.prototypes import prototypes
-from fairshot.classifiers.resistance import accumulate, resist
+from fairshot.classifiers.resistance import accumulate, no_delta, resist
 from fairshot.classifiers.similarity import directions
-from fairshot.classifiers.whitening import OwnSpread, Spread, tempered
+from fairshot.classifiers.whitening import ClassSpread, Spread, tempered
 from fairshot.evaluation.metrics import Counts, Metrics, metrics_from_counts
 from fairshot.methods.method import Method
 from fairshot.progress import SILENT, Reporter
@@ -71,7 +71,7 @@ class FeatureBank:
         distinct = set(spaces)
         if None in distinct:
             P = prototypes(self.train_g, self.train_labels, range(self.base_classes))
-            yield self._sighting(None, TransferableClassifier.begin(P, self.counts), Projected(self.g))
+            yield self._sighting(None, TransferableClassifier.plain(P, self.counts), Projected(self.g))
         whitened = sorted(space for space in distinct if space is not None)
         for common, alike in itertools.groupby(whitened, key=lambda space: (space.power, space.shrinkage)):
             yield from self._whitened(*common, [space.class_covariance_share for space in alike])
@@ -85,7 +85,7 @@ class FeatureBank:
             yield self._sighting(Space(power, shrinkage), look, Projected(values))
         shares = [share for share in own_shares if share]
         if shares:
-            own = OwnSpread.fit(self.train_g, self.train_labels, spread, shrinkage)
+            own = ClassSpread.fit(self.train_g, self.train_labels, spread, shrinkage)
             for share, squares in zip(shares, own.squares(values, shares), strict=True):
                 look = TransferableClassifier.whitened(spread, self.counts, shrinkage, own.metrics(share))
                 yield self._sighting(Space(power, shrinkage, share), look, Projected(values, squares))
@@ -133,7 +133,7 @@ class CachedStream:
         """What the second look answers after each session, with Resistance if gamma is not 0."""
         gallery, base = self.gallery, self.gallery.prototypes_tilde
         directions_tilde = gallery.directions_tilde[self.tests.rows]
-        delta, novel, answers = torch.zeros_like(base), base[:0], []
+        delta, novel, answers = no_delta(base), base[:0], []
         for t, images in enumerate(self.images):
             if t > 0:
                 shots = self.shots[t - 1]
@@ -153,7 +153,7 @@ class CachedStream:
             strengths = novel.new_tensor([gate.strength for gate in alike])[:, None, None]
             after = []
             for look, images, second in zip(looks, self.images, self.second(gamma), strict=True):
-                favoured = look.favoured(novel[:images, : len(look.noise)], rule, strengths)
+                favoured = look.novel_with_bias(novel[:images, : len(look.noise)], rule, strengths)
                 after.append(self._count(self._decide(base[:images], favoured, second)))
             counts.append(torch.stack(after, dim=1))
         return [self._metrics(each) for each in torch.cat(counts).tolist()]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from fairshot.classifiers.gate import Rule
+from fairshot.classifiers.gate import Bias as Rule
 
 POWERS = (0.5, 0.7, 1.0)
 SHRINKAGES = (0.5, 1.0, 2.0, 4.0, 8.0)

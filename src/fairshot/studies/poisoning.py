@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -84,7 +84,8 @@ class _Trial:
     def accuracy(self, batches: Sequence[Features], bounded: bool) -> float:
         """Overall accuracy in % once the batches have been absorbed, one after the other."""
         method = copy.copy(self.method)
-        method.settings = method.settings.model_copy(update={"bounded": bounded})
+        chosen = method.decision.model_copy(update={"bounded": bounded})
+        method.classifier = replace(method.classifier, settings=chosen)
         for batch in batches:
             method.adapt(batch)
         return 100 * float((method.predict(self.judged).cpu() == self.truth).double().mean())
@@ -110,7 +111,7 @@ class _Trial:
         """Choose images against a class: base ones most similar to it, one of them many times, or noise."""
         if kind == "noise":
             return _taken(self.noise, torch.arange(count))
-        scores = similarity(self.base["g"], self.method.prototypes[target : target + 1])[:, 0]
+        scores = similarity(self.base["g"], self.method.classifier.prototypes[target : target + 1])[:, 0]
         order = scores.argsort(descending=True)
         return _taken(self.base, order[:count] if kind == "wrong class" else order[:1].repeat(count))
 

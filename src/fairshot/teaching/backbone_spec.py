@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from fairshot.benchmarks.folder import load_folder
 from fairshot.benchmarks.stream import Stream, StreamSettings
 from fairshot.errors import UserError, did_you_mean
-from fairshot.methods.dual import Stimulation
+from fairshot.methods.dual_method import Stimulation
 from fairshot.methods.sss import SSS, SSSSettings
 from fairshot.models.backbones import SMALL
 from fairshot.models.embedder import Embedder, ModelSettings

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from fairshot.benchmarks.images import decode_image
-from fairshot.classifiers.dual import separately
+from fairshot.classifiers.combination import separately
 from fairshot.classifiers.similarity import similarity_to
 from fairshot.errors import UserError
 from fairshot.models.pixels import DevicePictures
@@ -60,8 +60,7 @@ class Answering(nn.Module):
         second_look = torch.zeros_like(scores[:, 0], dtype=torch.bool)
         if self.base_classes:
             second = similarity_to(g_tilde, self.second)
-            second_look = scores.argmax(1) < self.base_classes
-            scores = separately(scores, second, self.base_classes)
+            scores, second_look = separately(scores, second, self.base_classes)
         decisions = Decisions.of(scores, second_look)
         return scores, self.confidence.right.of(decisions), self.confidence.familiar.of(decisions)
 

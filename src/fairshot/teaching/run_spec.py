@@ -90,9 +90,9 @@ def _founding(method: Supported, names: list[str] | tuple[str, ...], origin: dic
         network=_network(method, origin.get("benchmark")),
         base=BaseClasses(
             names=names[: method.base_classes],
-            g=method.prototypes,
-            g_tilde=method.prototypes_tilde if isinstance(method, SSS) else method.prototypes,
-            counts=method.counts.tolist(),
+            g=method.classifier.h.means if isinstance(method, SSS) else method.prototypes,
+            g_tilde=method.classifier.h_tilde.means if isinstance(method, SSS) else method.prototypes,
+            counts=(method.classifier.counts if isinstance(method, SSS) else method.counts).tolist(),
         ),
         gamma=settings.gamma if settings.resistance else 0.0,
         calibration=CalibrationSettings(
@@ -112,7 +112,7 @@ def _network(method: Supported, benchmark: str | None) -> Network:
     short_side = own_pictures_side(method.embedder.settings) if benchmark == OWN_PICTURES else 0
     drawing_side = SIDE if benchmark == "doodles" else None
     mirror = isinstance(method, SSS) and method.settings.mirror
-    return Network(method.embedder, method.flips, drawing_side, short_side, mirror)
+    return Network(method.embedder, (False, True)[: method.views.count], drawing_side, short_side, mirror)
 
 
 def _stream(run: Path, recipe: Recipe, data: Path | None, reporter: Reporter) -> Stream:

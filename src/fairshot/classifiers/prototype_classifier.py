@@ -1,0 +1,77 @@
+"""The classifiers h and h~ made of prototypes: base classes, and novel ones as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Self
+
+import torch
+
+from fairshot.classifiers.calibration import calibrate_labelled, moved
+from fairshot.classifiers.prototypes import prototypes
+from fairshot.classifiers.resistance import accumulate, no_delta, resist
+
+
+@dataclass(frozen=True)
+class Prototypes:
+    """h: one prototype per class and view."""
+
+    means: torch.Tensor  # (C, V, d)
+
+    @classmethod
+    def fit(cls, features: torch.Tensor, labels: torch.Tensor, base_classes: int) -> Self:
+        """Average the features (N, V, d) of each base class (eq. 2)."""
+        return cls(prototypes(features, labels, range(base_classes)))
+
+    def extended(
+        self, features: torch.Tensor, labels: torch.Tensor, counts: torch.Tensor, new: range
+    ) -> Self:
+        """Add new classes, the next in line; labelled samples of known classes refine their mean (eq. 9).
+
+        `counts` (C,) says how many samples each known class was made from.
+        """
+        known = labels < len(self.means)
+        means, _ = calibrate_labelled(self.means, counts, features[known], labels[known])
+        if new:
+            means = torch.cat([means, prototypes(features, labels, new)])
+        return replace(self, means=means)
+
+    def calibrated(self, features: torch.Tensor, absorbed_by: torch.Tensor, alpha: torch.Tensor) -> Self:
+        """Calibration, eq. 9: move towards the unlabelled samples each class absorbed, by alpha (C,)."""
+        return replace(self, means=moved(self.means, features, absorbed_by, alpha))
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return all that has been learnt."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, torch.Tensor]) -> Self:
+        """Return what `tensors` was taken from."""
+        return cls(**tensors)
+
+
+@dataclass(frozen=True)
+class ResistingPrototypes(Prototypes):
+    """h~: prototypes of which the base ones step back from novel classes that resemble them."""
+
+    trained: torch.Tensor  # (B, V, d) base prototypes as training left them: what delta is measured by
+    delta: torch.Tensor  # (B, V, d) directions of the novel classes met so far (eq. 8), see `resistance`
+
+    @classmethod
+    def fit(cls, features: torch.Tensor, labels: torch.Tensor, base_classes: int) -> Self:
+        """Average the features (N, V, d) of each base class."""
+        means = prototypes(features, labels, range(base_classes))
+        return cls(means, means.clone(), no_delta(means))
+
+    def extended(
+        self, features: torch.Tensor, labels: torch.Tensor, counts: torch.Tensor, new: range
+    ) -> Self:
+        """Add new classes to the prototypes and to delta."""
+        extended = super().extended(features, labels, counts, new)
+        return replace(extended, delta=accumulate(self.delta, self.trained, extended.means[new.start :]))
+
+    def resisting(self, gamma: float) -> torch.Tensor:
+        """Resistance, eq. 7: prototypes (C, V, d) with the base ones moved; what is stored stays."""
+        base = len(self.delta)
+        return torch.cat([resist(self.means[:base], self.delta, gamma), self.means[base:]])
