@@ -30,7 +30,12 @@ Photos = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 NewStore = Annotated[Path, typer.Argument(metavar="STORE", help="The folder to make.")]
 FromRun = Annotated[
-    Path | None, typer.Option("--from", metavar="RUN", help="A finished run of SSS, or of a method that answers by nearest class means.")
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="RUN",
+        help="A finished run of SSS, or of a method that answers by nearest class means.",
+    ),
 ]
 Backbone = Annotated[
     str | None, typer.Option(help="A backbone of timm with pretrained weights, for example resnet18.")

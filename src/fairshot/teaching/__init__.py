@@ -1,4 +1,4 @@
-"""A durable store of taught classes: the embedder and the classifiers of SSS, ready to be taught and asked."""
+"""A durable store of taught classes: the embedder and the classifier of SSS, to be taught and asked."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fairshot.teaching.archive import export_archive, import_archive
-    from fairshot.teaching.creation import StoreSpec, check_free
-    from fairshot.teaching.evaluating import choose_confidence, evaluate, read_folder
     from fairshot.teaching.backbone_spec import from_backbone
-    from fairshot.teaching.run_spec import from_run
+    from fairshot.teaching.creation import StoreSpec
+    from fairshot.teaching.evaluating import choose_confidence, evaluate, read_folder
+    from fairshot.teaching.folders import check_free
     from fairshot.teaching.onnx_export import export_onnx
+    from fairshot.teaching.run_spec import from_run
     from fairshot.teaching.store import Store
 
 __all__ = [
@@ -31,7 +32,7 @@ __all__ = [
 _MODULES = {  # loaded when first asked for: all need torch, and some all of training
     "Store": "store",
     "StoreSpec": "creation",
-    "check_free": "creation",
+    "check_free": "folders",
     "choose_confidence": "evaluating",
     "evaluate": "evaluating",
     "export_archive": "archive",

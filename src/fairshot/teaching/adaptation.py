@@ -66,14 +66,13 @@ def calibrated(connection: sqlite3.Connection, classifier: DualClassifier, layou
     kept, ids = from_blobs([row[1] for row in rows], layout.g), torch.tensor([row[0] for row in rows])
     labelled, alpha = classifier.h.means, classifier.degrees()
     state = Calibration(labelled, alpha, kept, ids, torch.zeros_like(ids))
-    return replace(
-        classifier, memory=bounded_calibration.relabel(state, labelled, alpha, classifier.bounds)
-    )
+    return replace(classifier, memory=bounded_calibration.relabel(state, labelled, alpha, classifier.bounds))
 
 
 def _row_of(connection: sqlite3.Connection, photo: Photo) -> int:
     connection.execute(
-        "INSERT OR IGNORE INTO unlabelled (sha256, kept, g) VALUES (?, 0, ?)", (photo.sha256, to_blob(photo.g))
+        "INSERT OR IGNORE INTO unlabelled (sha256, kept, g) VALUES (?, 0, ?)",
+        (photo.sha256, to_blob(photo.g)),
     )
     row = connection.execute("SELECT id FROM unlabelled WHERE sha256 = ?", (photo.sha256,)).fetchone()
     return int(row[0])

@@ -29,7 +29,9 @@ ENOUGH = 20  # held-out images, below which nothing is fitted
 class Decisions:
     """What confidence is judged by, for each image."""
 
-    signals: Tensor  # (N, 3): similarity of the best class, its lead over the next, log of the number of classes
+    signals: (
+        Tensor  # (N, 3): similarity of the best class, its lead over the next, log of the number of classes
+    )
     specific: Tensor  # (N,) whether class-specific features decided
 
     @classmethod
@@ -128,7 +130,7 @@ class Confidence(BaseModel):
 
     @classmethod
     def fit(cls, trials: Trials, source: str, automatic: bool = False, keep: float = KEEP) -> Self:
-        """Fit both models, and choose the threshold that lets the share `keep` of the known images through."""
+        """Fit both models, and choose the threshold that lets `keep` of the known images through."""
         if len(trials.known) < ENOUGH:
             return cls()
         right = Logistic.fit(trials.known, trials.right, trials.weights, AS_SOFTMAX)

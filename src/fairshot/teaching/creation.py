@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sqlite3
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +15,6 @@ from fairshot.teaching.base_classifier import CLASSIFIER, write_classifier
 from fairshot.teaching.confidence import Confidence
 from fairshot.teaching.database import DATABASE, connect, to_blob, transaction
 from fairshot.teaching.derived import Layout
-from fairshot.teaching.errors import FolderExists
 from fairshot.teaching.event_log import EventLog
 from fairshot.teaching.names import checked_name
 from fairshot.teaching.network import EMBEDDER, Network, Photo
@@ -38,26 +33,6 @@ class StoreSpec:
     taught: Mapping[str, Sequence[Photo]] = field(default_factory=dict)  # classes taught at once, in order
     left_out: Sequence[str] = ()  # classes of the run's sessions that are not taught
     origin: Mapping[str, Any] = field(default_factory=dict)  # for the history
-
-
-def check_free(folder: Path) -> None:
-    """Refuse a folder that holds something; worth asking before long work whose result goes there."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FolderExists(folder)
-
-
-@contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
-    """Give a temporary folder, which becomes the new one unless something fails: whole or absent."""
-    check_free(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    try:
-        yield temporary
-        temporary.chmod(0o755)
-        os.replace(temporary, folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_base(folder: Path, spec: StoreSpec, reporter: Reporter) -> None:

@@ -68,13 +68,13 @@ class Layout:
         counts = extended.counts[known:].tolist()
         parts = [tensors[name] for name in self.gate]
         margins = tensors.get("gate.margins", torch.empty(0))
-        by_class = margins.split([count if count > 1 else 0 for count in counts] if self.gate else [0])
+        by_class = torch.split(margins, [count if count > 1 else 0 for count in counts] if self.gate else [0])
         rows: list[ClassBlobs] = []
         for index, count in enumerate(counts):
             row = known + index
             gate = own = None
             if self.gate:
-                # noise has rows for classes beyond the base ones alone
+                # counted from the end: noise has rows of novel classes alone
                 values = [part[row - extended.classes].flatten() for part in parts]
                 gate, own = to_blob(torch.cat(values)), to_blob(by_class[index])
             g_tilde = None if self.g_tilde is None else to_blob(extended.h_tilde.means[row])
@@ -88,7 +88,7 @@ class Layout:
         tensors = {"counts": counts, "h.means": features["g"], "h_tilde.means": features["g_tilde"]}
         if self.gate:
             sizes = [torch.Size(shape).numel() for shape in self.gate.values()]
-            gate = from_blobs([row[3] or b"" for row in rows], (sum(sizes),)).split(sizes, dim=1)
+            gate = torch.split(from_blobs([row[3] or b"" for row in rows], (sum(sizes),)), sizes, dim=1)
             for (name, shape), part in zip(self.gate.items(), gate, strict=True):
                 tensors[name] = part.reshape(len(rows), *shape)
             margins = b"".join(row[4] or b"" for row in rows)
@@ -105,7 +105,9 @@ def derive(
     change = torch.zeros_like(h_tilde.delta)
     for start in range(0, len(chosen), AT_ONCE):
         some = [(class_id,) for class_id in chosen[start : start + AT_ONCE]]
-        change -= accumulate(torch.zeros_like(change), h_tilde.trained, _stored_means(connection, some, layout))
+        change -= accumulate(
+            torch.zeros_like(change), h_tilde.trained, _stored_means(connection, some, layout)
+        )
         connection.executemany("DELETE FROM prototypes WHERE class = ?", some)
         images = {key: connection.execute(_IMAGES, key).fetchall() for key in some}
         images = {key: rows for key, rows in images.items() if rows}
@@ -130,9 +132,7 @@ def read_delta(connection: sqlite3.Connection, base: DualClassifier) -> Tensor:
     return from_blobs([sums], tuple(base.h_tilde.means.shape), "<i8")[0]
 
 
-def _stored_means(
-    connection: sqlite3.Connection, classes: Sequence[tuple[int]], layout: Layout
-) -> Tensor:
+def _stored_means(connection: sqlite3.Connection, classes: Sequence[tuple[int]], layout: Layout) -> Tensor:
     """Return the prototypes of h~ of those classes that have a row."""
     query = "SELECT g, g_tilde FROM prototypes WHERE class = ?"
     rows = [row for key in classes for row in connection.execute(query, key)]

@@ -22,8 +22,8 @@ class OtherFormat(UserError):
     def __init__(self, path: Path, found: int, expected: int) -> None:
         self.path, self.found, self.expected = path, found, expected
         super().__init__(
-            f"{path} is a store of format {found}, and this version of fairshot reads format {expected}; make "
-            "the store again from its run or backbone, and teach it the photos again"
+            f"{path} is a store of format {found}, and this version of fairshot reads format {expected}; "
+            "make the store again from its run or backbone, and teach it the photos again"
         )
 
 

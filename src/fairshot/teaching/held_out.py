@@ -47,6 +47,7 @@ def _without_own_class(classifier: DualClassifier, scores: Scores, labels: Tenso
     """Answer for images as if their classes were unknown; with a single class there is no other answer."""
     if classifier.classes < 2:
         return Decisions.none()
-    own = torch.arange(len(labels)), labels
-    others = [None if each is None else each.index_put(own, torch.tensor(LOWEST)) for each in scores]
-    return Decisions.of(*classifier.combine(*Scores(*others)))
+    own, lowest = (torch.arange(len(labels)), labels), torch.tensor(LOWEST)
+    transferable, specific = (each.index_put(own, lowest) for each in scores[:2])
+    pre = None if scores.pre is None else scores.pre.index_put(own, lowest)
+    return Decisions.of(*classifier.combine(transferable, specific, pre))

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from fairshot.classifiers.dual import DualClassifier
 from fairshot.models.embedder import Features
+from fairshot.teaching.database import to_blob
 from fairshot.teaching.derived import TAUGHT, Layout
 from fairshot.teaching.network import Photo
 
@@ -124,9 +126,11 @@ def _stored(
     return Stored([row[0] for row in rows], [row[1] for row in rows], features)
 
 
-def digest(connection: sqlite3.Connection) -> str:
-    """Return one hash over all recorded values and all that is derived from them, to the last bit."""
+def digest(connection: sqlite3.Connection, base: DualClassifier) -> str:
+    """Return one hash over the base classes, all recorded values and all derived ones, to the last bit."""
     state = hashlib.sha256()
+    for _, tensor in sorted(base.tensors().items()):
+        state.update(to_blob(tensor))
     for query in (
         """SELECT c.name, p.count, p.g, p.g_tilde, p.gate, p.margins FROM classes c
         LEFT JOIN prototypes p ON p.class = c.id WHERE c.name IS NOT NULL ORDER BY c.name""",

@@ -1,41 +1,40 @@
-"""A store from a trained run: its embedder and its classes, as the run's own test met them."""
+"""A store from a trained run: its embedder and its classifier of the base session."""
 
 from __future__ import annotations
 
-import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from safetensors.torch import load_file
+from torch import Tensor
 
 from fairshot.benchmarks.doodles import SIDE
 from fairshot.benchmarks.pictures import Pictures
-from fairshot.benchmarks.stream import LabelledPictures, Stream
+from fairshot.benchmarks.stream import LabelledPictures, Session, Stream
+from fairshot.classifiers.dual import DualClassifier, PrototypeSettings
 from fairshot.errors import UserError
-from fairshot.evaluation.experiment import (
-    OWN_PICTURES,
-    find_pictures,
-    had_own_pictures,
-    own_pictures_side,
-    remembered_pictures,
-)
+from fairshot.evaluation.experiment import OWN_PICTURES, find_pictures, had_own_pictures, own_pictures_side
 from fairshot.evaluation.result import Result
-from fairshot.evaluation.run_folder import MODEL, command_on_base, recipe_of
+from fairshot.evaluation.run_folder import MODEL, recipe_of
 from fairshot.methods import method_named
-from fairshot.methods.prototype_method import CosineSettings, PrototypeMethod
-from fairshot.methods.sss import SSS, SSSSettings
+from fairshot.methods.dual_method import DualMethod
+from fairshot.methods.method import Method
+from fairshot.methods.prototype_method import PrototypeMethod
+from fairshot.models.embedder import Features
 from fairshot.progress import SILENT, Reporter
-from fairshot.recipes import Recipe, default_recipe, load_recipe
-from fairshot.teaching.calibration import CalibrationSettings
+from fairshot.recipes import Recipe
+from fairshot.teaching.base_classifier import nearest_means
 from fairshot.teaching.confidence import Confidence, Trials
-from fairshot.teaching.creation import BaseClasses, StoreSpec, create_store
-from fairshot.teaching.held_out import trials_of
-from fairshot.teaching.network import Network, Photo
+from fairshot.teaching.creation import StoreSpec
+from fairshot.teaching.errors import RunImagesMissing, RunWithoutWeights, UnsupportedRun
+from fairshot.teaching.held_out import leave_one_out, trials_of
+from fairshot.teaching.network import Network, Photo, as_photos
 
-SAMPLES = 10  # images a base class that a store keeps
-Supported = SSS | PrototypeMethod[CosineSettings]
+SAMPLES = 10  # training images per base class that a store keeps
 
 
 def from_run(
@@ -45,150 +44,95 @@ def from_run(
     without_images: bool = False,
     sessions: bool | None = None,
 ) -> StoreSpec:
-    """Take over the embedder and the base classes of a finished run, and with `sessions` the others too.
+    """Return the embedder and the base classes of a finished run, and with `sessions` its other classes too.
 
-    Without a word on `sessions`, those of a run on own pictures are taught, whose owner expects to find all
-    classes; a benchmark's are left for trying what a lesson does.
+    By default the sessions of a run on own pictures are taught, because one expects all one's classes in the
+    store; those of a benchmark are left out, so that there is something to teach.
 
-    Some images of each base class are kept too, and confidence is chosen on images the network was not
-    trained on. They are looked for where the run found them, or in `data`; `without_images` does without.
+    Some images of each base class are kept, and confidence is fitted to images the network was not trained
+    on. They are looked for where the run found them, or in `data`; `without_images` does without.
     """
     run = Path(run)
-    result = Result.read(run)
-    recipe = recipe_of(run)
-    _refuse_other_rules(run, recipe, data)
+    result, recipe = Result.read(run), recipe_of(run)
+    _check_method(run, recipe)
     method = _restored(run, recipe, len(result.sessions[0]))
     own = had_own_pictures(run)
     benchmark = OWN_PICTURES if own else recipe.benchmark.name
     origin = {"run": str(run), "method": recipe.method_name, "benchmark": benchmark}
     if without_images:
-        return _founding(method, result.class_names, origin)
-    stream = _stream(run, recipe, data, reporter)
+        return _base_spec(method, result.class_names, origin)
+    try:
+        stream, _ = find_pictures(
+            recipe, None if own else data, data if own else None, run if own else None, reporter
+        )
+    except UserError as problem:
+        raise RunImagesMissing(problem) from problem
     return from_method(method, stream, origin, reporter, own if sessions is None else sessions)
 
 
 def from_method(
-    method: Supported,
+    method: Method[Any],
     stream: Stream,
     origin: dict[str, Any],
     reporter: Reporter = SILENT,
     sessions: bool = False,
 ) -> StoreSpec:
-    """Take over a method that knows the base session of a stream; with `sessions` teach the others too."""
-    founding = _founding(method, stream.class_names, origin)
-    assert founding.base is not None
-    samples = _samples(stream, founding.network, reporter)
-    founding = replace(founding, base=replace(founding.base, samples=samples))
-    lessons = _lessons(stream, founding.network, reporter)
-    founding = replace(founding, confidence=_rehearse(founding, stream, lessons, reporter))
-    return replace(founding, lessons=lessons, left_out=()) if sessions else founding
+    """Return the spec of a store from a method that knows the base session of a stream."""
+    spec = _base_spec(method, stream.class_names, origin)
+    spec = replace(spec, samples=_samples(stream, spec.network, reporter))
+    shots = _shots(stream, spec.network, reporter)
+    spec = replace(spec, confidence=_fit_confidence(spec, stream, shots, reporter))
+    return replace(spec, taught=_taught(stream, shots), left_out=()) if sessions else spec
 
 
-def _founding(method: Supported, names: list[str] | tuple[str, ...], origin: dict[str, Any]) -> StoreSpec:
-    settings = method.settings if isinstance(method, SSS) else SSSSettings(resistance=False)
-    return StoreSpec(
-        network=_network(method, origin.get("benchmark")),
-        base=BaseClasses(
-            names=names[: method.base_classes],
-            g=method.classifier.h.means if isinstance(method, SSS) else method.prototypes,
-            g_tilde=method.classifier.h_tilde.means if isinstance(method, SSS) else method.prototypes,
-            counts=(method.classifier.counts if isinstance(method, SSS) else method.counts).tolist(),
-        ),
-        gamma=settings.gamma if settings.resistance else 0.0,
-        calibration=CalibrationSettings(
-            alpha_base=settings.alpha_base,
-            alpha_novel=settings.alpha_novel,
-            threshold=settings.threshold,
-            at_most=settings.at_most,
-            drift=settings.drift,
-        ),
-        left_out=tuple(names[method.base_classes :]),
-        origin=origin,
-    )
-
-
-def _network(method: Supported, benchmark: str | None) -> Network:
-    """Return the embedder of a method, and how the pictures it was trained on had been prepared."""
+def _base_spec(method: Method[Any], names: Sequence[str], origin: dict[str, Any]) -> StoreSpec:
+    """Return the spec of a store that knows the base classes, without any image."""
+    base_classes, benchmark = method.base_classes, origin.get("benchmark")
     short_side = own_pictures_side(method.embedder.settings) if benchmark == OWN_PICTURES else 0
     drawing_side = SIDE if benchmark == "doodles" else None
-    mirror = isinstance(method, SSS) and method.settings.mirror
-    return Network(method.embedder, (False, True)[: method.views.count], drawing_side, short_side, mirror)
+    network = Network(method.embedder, method.views, drawing_side, short_side)
+    left_out = names[base_classes:]
+    return StoreSpec(network, _classifier(method), names[:base_classes], left_out=left_out, origin=origin)
 
 
-def _stream(run: Path, recipe: Recipe, data: Path | None, reporter: Reporter) -> Stream:
-    """Load the images of a run: a benchmark, or own pictures in the split that the run drew."""
-    try:
-        if had_own_pictures(run):
-            return find_pictures(recipe, None, data, run, reporter)[0]
-        return find_pictures(recipe, data, None, None, reporter)[0]
-    except UserError as problem:
-        raise UserError(
-            f"{problem}\nWith --without-images the store is made without them: it has no examples of its "
-            "base classes, and learns what is unknown from the photos it is taught alone"
-        ) from None
+def _classifier(method: Method[Any]) -> DualClassifier:
+    """Return the classifier of a method; in a store Calibration is always bounded."""
+    if isinstance(method, PrototypeMethod):
+        return nearest_means(method.prototypes, method.counts)
+    assert isinstance(method, DualMethod)
+    chosen = method.settings.model_dump(include=set(PrototypeSettings.model_fields))
+    return replace(method.classifier, settings=PrototypeSettings(**chosen | {"bounded": True}))
 
 
-def _restored(run: Path, recipe: Recipe, base_classes: int) -> Supported:
-    """Return the method of a run as the base session left it."""
-    path = run / MODEL
-    if not path.is_file():
-        raise UserError(f"{path} is missing: the run kept no weights; run it again with --fresh")
-    tensors = load_file(path)
-    model = recipe.model.model_copy(update={"pretrained": False})
-    kind = method_named(recipe.method_name)
-    method = kind(recipe.method, model, tensors["embedder.mean"].shape[1], base_classes)
-    method.restore(tensors)
-    assert isinstance(method, SSS | PrototypeMethod)
-    return method
-
-
-def _refuse_other_rules(run: Path, recipe: Recipe, data: Path | None) -> None:
-    """Refuse a run that answers otherwise than a store does."""
-    kind = method_named(recipe.method_name)
+def _check_method(run: Path, recipe: Recipe) -> None:
+    """Refuse a run that answers otherwise than a store can."""
+    kind, name = method_named(recipe.method_name), recipe.method_name
+    settings: object = recipe.method
+    if issubclass(kind, DualMethod):
+        if not isinstance(settings, PrototypeSettings):
+            raise UnsupportedRun(run, name, "a store keeps prototypes of its classes, not mixtures")
+        return
     nearest_mean = (
         issubclass(kind, PrototypeMethod)
         and kind.scores is PrototypeMethod.scores
         and kind.answering_prototypes is PrototypeMethod.answering_prototypes
         and kind.embed is PrototypeMethod.embed
     )
-    if kind is not SSS and not nearest_mean:
-        raise UserError(
-            f"{run} is a run of {recipe.method_name}, and a store answers by SSS or by nearest class means; "
-            f"train one with: fairshot run {default_recipe('doodles')}"
-        )
-    settings = recipe.method
-    if isinstance(settings, SSSSettings) and (settings.has_gate or settings.decision != "separately"):
-        raise UserError(
-            f"{run} decides by method.decision={settings.decision}, gate={settings.gate}, whitening="
-            f"{str(settings.whitening).lower()}; a store decides as Algorithm 1 does, with the first look of "
-            f"the paper. To make a store of the same training: {_command_for_store(run, recipe, data)}"
-        )
+    if not nearest_mean:
+        raise UnsupportedRun(run, name, "a store answers by SSS or by nearest class means")
 
 
-def _command_for_store(run: Path, recipe: Recipe, data: Path | None) -> str:
-    """Return the command that runs the training of a run as a store decides.
-
-    Where a gate took the place of Resistance, Resistance returns as strong as in the recipe of fairshot:
-    else nothing would act against the bias towards base classes.
-    """
-    settings, usual = recipe.method, load_recipe(default_recipe(recipe.benchmark.name)).method
-    assert isinstance(settings, SSSSettings)
-    assert isinstance(usual, SSSSettings)
-    method: dict[str, Any] = {"decision": "separately"}
-    if settings.has_gate:  # no other way has one
-        method = {"gate": "plain", "whitening": False}
-        if not (settings.resistance and settings.gamma):
-            method |= {"resistance": True, "gamma": usual.gamma}
-    photos, root = (data or _place_of_pictures(run), None) if had_own_pictures(run) else (None, data)
-    return command_on_base(run, method, f"{run}-store", photos, root)
-
-
-def _place_of_pictures(run: Path) -> Path:
-    """Return where the pictures of a run lie, or what stands for it in a command."""
-    try:
-        return remembered_pictures(run)
-    except UserError:
-        return Path("PHOTOS")
+def _restored(run: Path, recipe: Recipe, base_classes: int) -> Method[Any]:
+    """Return the method of a run as the base session left it."""
+    path = run / MODEL
+    if not path.is_file():
+        raise RunWithoutWeights(path)
+    tensors = load_file(path)
+    model = recipe.model.model_copy(update={"pretrained": False})
+    channels = tensors["embedder.mean"].shape[1]
+    method = method_named(recipe.method_name)(recipe.method, model, channels, base_classes)
+    method.restore(tensors)
+    return method
 
 
 def _samples(stream: Stream, network: Network, reporter: Reporter) -> dict[int, list[Photo]]:
@@ -196,54 +140,76 @@ def _samples(stream: Stream, network: Network, reporter: Reporter) -> dict[int, 
     samples = {}
     with reporter.track("embedding samples", stream.base_classes) as advance:
         for label in stream.base.classes:
-            first = list(_of_class(stream.base.train, label))[:SAMPLES]
-            samples[label] = network.embed_photos(network.preparation.pictures(first))
+            samples[label] = network.photos(_of_class(stream.base.train, label, SAMPLES))
             advance()
     return samples
 
 
-def _lessons(stream: Stream, network: Network, reporter: Reporter) -> dict[str, list[Photo]]:
-    """Return the shots of each class that came after the base session, by its name."""
-    lessons = {}
-    with reporter.track("embedding shots", len(stream.class_names) - stream.base_classes) as advance:
+def _shots(stream: Stream, network: Network, reporter: Reporter) -> list[Features]:
+    """Embed the shots of each session after the base session as its run did, to the bit."""
+    shots = []
+    with reporter.track("embedding shots", len(stream.sessions) - 1) as advance:
         for session in stream.sessions[1:]:
-            for label in session.classes:
-                shots = network.preparation.pictures(list(_of_class(session.train, label)))
-                lessons[stream.class_names[label]] = network.embed_photos(shots)
-                advance()
-    return lessons
+            shots.append(network.embed(session.train.pictures))
+            advance()
+    return shots
 
 
-def _rehearse(
-    founding: StoreSpec, stream: Stream, lessons: dict[str, list[Photo]], reporter: Reporter
+def _taught(stream: Stream, shots: Sequence[Features]) -> dict[str, list[Photo]]:
+    """Return the shots of each class that came after the base session, by its name."""
+    taught = {}
+    for session, features in zip(stream.sessions[1:], shots, strict=True):
+        photos = as_photos(session.train.pictures, features)
+        for label in session.classes:
+            rows = np.flatnonzero(session.train.labels == label)
+            taught[stream.class_names[label]] = [photos[row] for row in rows]
+    return taught
+
+
+def _fit_confidence(
+    spec: StoreSpec, stream: Stream, shots: Sequence[Features], reporter: Reporter
 ) -> Confidence:
-    """Choose confidence in a store that is taught the stream's own sessions and then thrown away.
+    """Fit confidence to the answers of a classifier that learns the sessions of the stream.
 
     Held-out images are the first half of each base class's test images, and the shots of the sessions, each
     answered for without itself. They are asked about after each session, so that confidence follows the
     number of classes. Base and taught classes weigh the same.
     """
-    held_out = {label: list(_of_class(stream.base.test, label)) for label in stream.base.classes}
-    halves = {label: images[: (len(images) + 1) // 2] for label, images in held_out.items()}
-    names = [stream.class_names[label] for label, half in halves.items() for _ in half]
-    pictures = founding.network.preparation.pictures([image for half in halves.values() for image in half])
-    features = founding.network.embed_together(pictures, reporter)
-    with (
-        tempfile.TemporaryDirectory() as place,
-        create_store(Path(place) / "rehearsal", founding) as store,
-        reporter.track("rehearsing sessions", len(stream.sessions) - 1) as advance,
-    ):
-        trials = [trials_of(store.snapshot(), features, names)]
-        for session in stream.sessions[1:]:
-            for label in session.classes:
-                store.teach_embedded(stream.class_names[label], lessons[stream.class_names[label]])
-            trials += [trials_of(store.snapshot(), features, names), store.left_out_trials()]
+    base = stream.base.test
+    halves = [_of_class(base, label, (_count(base, label) + 1) // 2) for label in stream.base.classes]
+    labels = torch.tensor([label for label, half in enumerate(halves) for _ in half])
+    features = spec.network.embed(Pictures.concatenate(halves), reporter)
+    classifier = spec.classifier
+    trials = [trials_of(classifier, features, labels)]
+    met: list[Features] = []
+    met_labels: list[Tensor] = []
+    with reporter.track("fitting confidence", len(shots)) as advance:
+        for session, new in zip(stream.sessions[1:], shots, strict=True):
+            met, met_labels = [*met, new], [*met_labels, _labels(session)]
+            classifier = classifier.extend(new, met_labels[-1])
+            trials.append(trials_of(classifier, features, labels))
+            trials.append(_left_out(classifier, met, torch.cat(met_labels)))
             advance()
-    source = f"{len(names)} test images of base classes"
-    if len(trials) > 1:
+    source = f"{len(labels)} test images of base classes"
+    if shots:
         source += f", and {len(trials[-1].known)} photos of further classes, each answered for without itself"
     return Confidence.fit(Trials.concatenate(trials), source)
 
 
-def _of_class(images: LabelledPictures, label: int) -> Pictures:
-    return images.pictures.take(np.flatnonzero(images.labels == label))
+def _left_out(classifier: DualClassifier, shots: Sequence[Features], labels: Tensor) -> Trials:
+    """Answer for the shots of classes that have at least two, each without itself."""
+    chosen = classifier.counts[labels] > 1
+    photos = {name: torch.cat([each[name] for each in shots])[chosen] for name in ("g", "g_tilde")}
+    return leave_one_out(classifier, photos, labels[chosen])
+
+
+def _labels(session: Session) -> Tensor:
+    return torch.from_numpy(session.train.labels)
+
+
+def _count(images: LabelledPictures, label: int) -> int:
+    return int((images.labels == label).sum())
+
+
+def _of_class(images: LabelledPictures, label: int, at_most: int) -> Pictures:
+    return images.pictures.take(np.flatnonzero(images.labels == label)[:at_most])

@@ -24,7 +24,7 @@ from fairshot.teaching import event_log, queries
 from fairshot.teaching.adaptation import Adaptation, absorb
 from fairshot.teaching.base_classifier import CLASSIFIER, read_classifier
 from fairshot.teaching.confidence import SETTING, Confidence, Decisions, Trials
-from fairshot.teaching.creation import StoreSpec, new_folder, write_base
+from fairshot.teaching.creation import StoreSpec, write_base
 from fairshot.teaching.database import DATABASE, connect, read_transaction, transaction
 from fairshot.teaching.derived import Layout, derive
 from fairshot.teaching.errors import (
@@ -36,6 +36,7 @@ from fairshot.teaching.errors import (
     UnreadablePhotos,
 )
 from fairshot.teaching.event_log import Event, EventLog
+from fairshot.teaching.folders import new_folder
 from fairshot.teaching.held_out import leave_one_out
 from fairshot.teaching.names import UNKNOWN, checked_name
 from fairshot.teaching.network import EMBEDDER, Network, Photo
@@ -139,7 +140,7 @@ class Store:
         return self.network.photos(self.read(photos).pictures)
 
     def predict(self, photos: Photos | Features, top: int = 5) -> list[Prediction]:
-        """Answer for each photo, or for features that are at hand; a file that cannot be read is an error."""
+        """Answer for each photo, or for features at hand; a file that cannot be read is an error."""
         if not isinstance(photos, dict):
             read = self.read(photos)
             if read.unreadable:
@@ -150,7 +151,9 @@ class Store:
             raise NoClasses
         decision = snapshot.classifier.decide(photos)
         decisions, confidence = Decisions.of(*decision), snapshot.confidence
-        right, known = (model.probability(decisions).tolist() for model in (confidence.right, confidence.known))
+        right, known = (
+            model.probability(decisions).tolist() for model in (confidence.right, confidence.known)
+        )
         predictions = []
         for p_right, p_known, row in zip(right, known, decision.scores, strict=True):
             candidates = tuple(Candidate(*pair) for pair in snapshot.most_similar(row, top))
@@ -208,9 +211,9 @@ class Store:
             return queries.base_samples(self._reader, self.layout)
 
     def digest(self) -> str:
-        """Return a hash of the state: equal for two stores that know the same, whatever the order of events."""
+        """Return a hash of the state: equal for two stores that know the same, whatever the order."""
         with self._reading, read_transaction(self._reader):
-            return queries.digest(self._reader)
+            return queries.digest(self._reader, self.base)
 
     # Changing
 
@@ -251,7 +254,9 @@ class Store:
             class_id = self._class_id(name)
             if queries.class_id(self._writer, new_name) is not None:
                 raise ClassExists(name, new_name)
-            EventLog(self._writer, "rename", {"name": name, "to": new_name}).change("class", class_id, new_name)
+            EventLog(self._writer, "rename", {"name": name, "to": new_name}).change(
+                "class", class_id, new_name
+            )
 
     def merge(self, name: str, into: str) -> None:
         """Put all that is known of one class into another."""
@@ -316,7 +321,9 @@ class Store:
     def _class_id(self, name: str) -> int:
         class_id = queries.class_id(self._writer, name)
         if class_id is None:
-            names = [row[0] for row in self._writer.execute("SELECT name FROM classes WHERE name IS NOT NULL")]
+            names = [
+                row[0] for row in self._writer.execute("SELECT name FROM classes WHERE name IS NOT NULL")
+            ]
             raise UnknownClass(name, self.folder, names)
         return class_id
 

@@ -69,7 +69,9 @@ class TeachReport:
         if not self.reassigned:
             return f"{told}; takes none of {self.stored:,} stored images"
         total = sum(each.count for each in self.reassigned)
-        counts = {each.name: f" ({each.count})" if len(self.reassigned) > 1 else "" for each in self.reassigned}
+        counts = {
+            each.name: f" ({each.count})" if len(self.reassigned) > 1 else "" for each in self.reassigned
+        }
         before = ", ".join(name + count for name, count in counts.items())
         return f"{told}; takes {total} of {self.stored:,} stored images, answered {before} before"
 
