@@ -20,8 +20,8 @@ import torch
 
 from fairshot.errors import UserError
 from fairshot.teaching import Store
+from fairshot.teaching.database import DATABASE
 from fairshot.teaching.network import Network, Photo
-from fairshot.teaching.store import DATABASE
 from support.stores import drawings, make_store
 
 WORDS = tuple(f"class {letter}" for letter in "abcdefgh")
@@ -34,11 +34,11 @@ def change_for_ever(folder: Path, photos: dict[str, list[Photo]], seed: int) -> 
     with Store(folder) as store:
         while True:
             verb = chance.choice(
-                [store.teach_embedded] * 4 + [store.forget, store.rename, store.merge, store.undo]
+                [store.teach] * 4 + [store.forget, store.rename, store.merge, store.undo]
             )
             name, other = chance.sample(WORDS, 2)
             arguments = {
-                store.teach_embedded: (name, photos[name]),
+                store.teach: (name, photos[name]),
                 store.forget: (name,),
                 store.undo: (),
             }.get(verb, (name, other))
@@ -60,12 +60,12 @@ def die_at_statement(folder: Path, photos: dict[str, list[Photo]], number: int) 
                 os.kill(os.getpid(), signal.SIGKILL)
 
         store._writer.set_trace_callback(count)
-        store.teach_embedded(WORDS[0], photos[WORDS[0]])
+        store.teach(WORDS[0], photos[WORDS[0]])
         os._exit(0)
 
 
 def examine(folder: Path, photos: dict[str, list[Photo]], queries: list) -> tuple[str, list]:
-    """Reopen a store and check it against its own facts; return its digest and some answers."""
+    """Reopen a store and check it against what it recorded; return its digest and some answers."""
     with sqlite3.connect(folder / DATABASE) as connection:
         named = "SELECT sha256, name FROM images JOIN classes ON classes.id = class WHERE name IS NOT NULL"
         owners = dict(connection.execute(named))
@@ -79,9 +79,9 @@ def examine(folder: Path, photos: dict[str, list[Photo]], queries: list) -> tupl
             knowledge.setdefault(owner, []).extend(three)
     with Store(folder) as store, make_store(folder.with_name(f"fresh {time.monotonic_ns()}")) as fresh:
         for name, known in knowledge.items():
-            fresh.teach_embedded(name, known)
+            fresh.teach(name, known)
         if fresh.digest() != store.digest():
-            raise SystemExit("what the store derived does not follow from its facts")
+            raise SystemExit("what the store derived does not follow from what it recorded")
         return store.digest(), store.predict(queries)
 
 
@@ -116,7 +116,7 @@ def undo_everything(folder: Path) -> None:
 
 
 def kill_at_every_statement(folder: Path, photos: dict[str, list[Photo]], queries: list) -> int:
-    """Kill a lesson before its first statement, its second and so on; return how many it has."""
+    """Kill a teaching before its first statement, its second and so on; return how many it has."""
     with Store(folder) as store:
         before = store.digest()
     statement = 0
@@ -132,7 +132,7 @@ def kill_at_every_statement(folder: Path, photos: dict[str, list[Photo]], querie
         if digest != before:
             raise SystemExit(f"killed before statement {statement}, something of the class stayed")
     if digest == before:
-        raise SystemExit("a lesson that was not interrupted left nothing")
+        raise SystemExit("a teaching that was not interrupted left nothing")
     return statement - 1
 
 
@@ -140,7 +140,7 @@ def main(folder: Path, times: int, seed: int) -> None:
     torch.set_num_threads(1)  # threads do not survive a fork
     with make_store(folder) as store:
         photos = {
-            word: store.network.embed_photos(store.network.preparation.pictures(drawings(word, 3)))
+            word: store.embed(drawings(word, 3))
             for word in WORDS
         }
     queries = drawings("query", 4)

@@ -126,7 +126,7 @@ class TransferableClassifier:
         else:
             assert images.squares is not None  # projected by a classifier with metrics
             metrics = self.metrics.to(values)
-            turned = metrics.turned(P, classes)
+            turned = metrics.turned(P, classes, self.base_classes)
             squares = torch.einsum(
                 "nbv,kb->nkv", images.squares, metrics.shares[classes.start : classes.stop]
             )
@@ -203,16 +203,22 @@ class TransferableClassifier:
 
     def novel_with_bias(self, novel: torch.Tensor, bias: Bias, strength: torch.Tensor) -> torch.Tensor:
         """Add the bias to scores of novel classes (N, K); strengths (S, 1, 1) give (S, N, K)."""
+        factor, constant = self.bias_terms(bias, strength)
+        return novel + constant if factor is None else novel * factor
+
+    def bias_terms(self, bias: Bias, strength: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor]:
+        """Return by what scores of novel classes are multiplied, if at all, or else what is added to them."""
+        nothing = torch.zeros_like(strength)
         match bias:
             case "plain":
-                return novel + torch.zeros_like(strength)
+                return None, nothing
             case "constant":
-                return novel + strength
+                return None, strength
             case "unbiased":
                 shots = self.counts[self.base_classes :]
-                return unbias(novel, shots, noise_ratio(self.noise, shots), strength)
+                return unbiasing(shots, noise_ratio(self.noise, shots), strength), nothing
             case "left_out":
-                return novel + recognising(self.margins, strength)
+                return None, recognising(self.margins, strength)
 
 
 def cosine(xx: torch.Tensor, xy: torch.Tensor, yy: torch.Tensor) -> torch.Tensor:
@@ -241,19 +247,16 @@ def noise_ratio(noise: torch.Tensor, shots: torch.Tensor) -> torch.Tensor:
     return torch.where(signal > 0, variance.sum() / signal, 0.0).to(noise.dtype)
 
 
-def unbias(
-    novel: torch.Tensor,
-    shots: torch.Tensor,
-    ratio: torch.Tensor | float,
-    strength: torch.Tensor | float = 1.0,
+def unbiasing(
+    shots: torch.Tensor, ratio: torch.Tensor | float, strength: torch.Tensor | float = 1.0
 ) -> torch.Tensor:
-    """Give the similarities (N, K) of novel classes back what the noise of few shots took from them.
+    """Return the factors (K,) that give similarities of novel classes back what few shots took from them.
 
     The mean of k samples is longer than the true mean, by the variance within the class over k; its cosine
     with any image is smaller by sqrt(1 + ratio / k). `shots` (K,) are the k of the classes. With strength 1
     they answer as if their means were known, as those of base classes nearly are.
     """
-    return novel * (1 + ratio / shots.to(novel)).pow(strength / 2)
+    return (1 + ratio / shots.to(torch.float32)).pow(strength / 2)
 
 
 def recognising(margins: torch.Tensor, share: torch.Tensor) -> torch.Tensor:

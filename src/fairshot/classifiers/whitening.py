@@ -132,9 +132,12 @@ class ClassMetrics:
         turned = (torch.einsum("nvd,vde->nve", values, one.to(values)) for one in self.base)
         return torch.stack([(each * values).sum(-1) for each in turned], dim=1)
 
-    def turned(self, prototypes: torch.Tensor, classes: range) -> torch.Tensor:
-        """Multiply the prototypes (K, V, d) of classes that follow each other by the metrics of these."""
-        own = self.base[classes.start : classes.stop]  # base classes among them need not borrow
+    def turned(self, prototypes: torch.Tensor, classes: range, base_classes: int) -> torch.Tensor:
+        """Multiply the prototypes (K, V, d) of classes that follow each other by the metrics of these.
+
+        Base classes need not borrow, unless some of them were put together or left out.
+        """
+        own = self.base[classes.start : classes.stop] if base_classes == len(self.base) else self.base[:0]
         known, shares = len(own), self.shares[classes.start : classes.stop]
         by_base = prototypes[known:].transpose(0, 1) @ self.base  # (B, V, K, d)
         borrowed = (shares[known:].T[:, None, :, None] * by_base).sum(0).transpose(0, 1)
