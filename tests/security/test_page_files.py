@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from support.stores import base_classes, network
+from support.stores import network, store_spec
 
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
 from fastapi.testclient import TestClient
@@ -23,7 +23,6 @@ from fastapi.testclient import TestClient
 from fairshot.server.app import build_app
 from fairshot.server.limits import Limits
 from fairshot.teaching import Store
-from fairshot.teaching.creation import StoreSpec, create_store
 
 SECRET = "canary-4711"
 OPENED: list[str] = []  # every file that this process opens
@@ -47,9 +46,7 @@ def secret(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    net = network(channels=3)
-    create_store(tmp_path / "store", StoreSpec(net, base_classes(["ant", "bee"], net), gamma=0.3)).close()
-    with Store(tmp_path / "store") as opened:
+    with Store.create(tmp_path / "store", store_spec(network(channels=3), ["ant", "bee"])) as opened:
         yield opened
 
 

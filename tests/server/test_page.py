@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from fairshot.teaching import Store
-from fairshot.teaching.creation import StoreSpec, create_store
 from support.servers import png, serving
-from support.stores import base_classes, drawings, make_store, network
+from support.stores import drawings, make_store, network, store_spec
 
+BASE = ["ant", "bee", "cow"]
 CHROMIUM_FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -58,9 +58,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Page
         started = {}
         for kind, channels in (("drawings", 1), ("photos", 3)):
             net = network(channels=channels, drawings=kind == "drawings")
-            base = base_classes(["ant", "bee", "cow"], net)
             folder = tmp_path_factory.mktemp(kind) / "store"
-            store = stack.enter_context(create_store(folder, StoreSpec(net, base, gamma=0.3)))
+            store = stack.enter_context(Store.create(folder, store_spec(net, BASE)))
             port = stack.enter_context(serving(store))
             started[kind] = PageServer(folder, f"http://127.0.0.1:{port}")
         yield started
@@ -173,7 +172,7 @@ def test_a_person_draws_teaches_asks_and_undoes(servers: dict[str, PageServer], 
     page.locator(".class").filter(has_text="ring").wait_for(state="detached")
     visit.end(served.url)
     with Store(served.folder) as store:
-        assert store.snapshot().names == ["ant", "bee", "cow"]
+        assert store.snapshot().names == BASE
 
 
 def test_a_person_uploads_photos_and_names_are_only_text(

@@ -10,17 +10,15 @@ import httpx
 import pytest
 
 from fairshot.teaching import Store
-from fairshot.teaching.creation import StoreSpec, create_store
 from support.servers import Served, png
-from support.stores import base_classes, drawings, network
+from support.stores import drawings, network, store_spec
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Serve a store of photos."""
     folder = tmp_path_factory.mktemp("photos") / "store"
-    net = network(channels=3)
-    create_store(folder, StoreSpec(net, base_classes(["ant", "bee", "cow"], net), gamma=0.3)).close()
+    Store.create(folder, store_spec(network(channels=3), ["ant", "bee", "cow"])).close()
     started = Served.start(folder)
     try:
         yield started.wait()

@@ -97,7 +97,7 @@ class TeachResponse(ResponseModel):
         """Make the response for a report; `thumbnails` returns small versions of stored images."""
         reassigned = [
             asdict(each) | {"thumbnails": list(map(data_url, thumbnails(each.images[:SHOWN_REASSIGNED])))}
-            for each in report.taken
+            for each in report.reassigned
         ]
         closest = [{"name": name, "similarity": value} for name, value in report.closest]
         words = {"sentence": report.sentence(), "warnings": report.warnings}

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from fairshot.benchmarks.images import decode_image
@@ -19,6 +20,7 @@ from fairshot.server.errors import Refused
 from fairshot.server.limits import Limits
 from fairshot.server.metrics import Metrics
 from fairshot.teaching.names import checked_name
+from fairshot.teaching.network import Photo
 from fairshot.teaching.store import Prediction, Store
 from fairshot.teaching.teach_report import TeachReport
 
@@ -39,7 +41,7 @@ class Service:
     def __init__(self, store: Store, limits: Limits) -> None:
         self.store = store
         self.limits = limits
-        self.metrics = Metrics(lambda: len(store.snapshot().entries))
+        self.metrics = Metrics(lambda: len(store.snapshot().rows))
         self._computing = ThreadPoolExecutor(1, "computing")
         self._decoding = ThreadPoolExecutor(2, "decoding")
         self._reading = ThreadPoolExecutor(2, "reading")
@@ -60,12 +62,10 @@ class Service:
     async def teach(self, name: str, files: Sequence[Upload], dry_run: bool = False) -> TeachReport:
         """Teach a class from image files."""
         name = checked_name(name)
-        photos = []
+        photos: list[Photo] = []
         for picture in await self.decode(files):  # one at a time: predictions come in between
-            one = Pictures.from_list([picture])
-            photos += await self.compute(lambda one=one: self.store.network.embed_photos(one))  # type: ignore[misc]
-        unique = list({photo.sha256: photo for photo in photos}.values())
-        report = await self.compute(lambda: self.store.teach_embedded(name, unique, dry_run))
+            photos += await self.compute(partial(self.store.embed, Pictures.from_list([picture])))
+        report = await self.compute(lambda: self.store.teach(name, photos, dry_run))
         self.metrics.teachings.inc(not dry_run and report.photos > 0)
         return report
 
@@ -98,12 +98,8 @@ class Service:
 
     async def _predict(self, pictures: list[Bytes]) -> list[Prediction]:
         self.metrics.batches.observe(len(pictures))
-
-        def compute() -> list[Prediction]:
-            features = self.store.network.embed_together(Pictures.from_list(pictures))
-            return self.store.answer(features, MOST_CANDIDATES)
-
-        predictions = await self.compute(compute)
+        together = Pictures.from_list(pictures)
+        predictions = await self.compute(lambda: self.store.predict(together, MOST_CANDIDATES))
         unknown = sum(prediction.answer is None for prediction in predictions)
         self.metrics.answers.labels("unknown").inc(unknown)
         self.metrics.answers.labels("known").inc(len(predictions) - unknown)
