@@ -52,7 +52,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def client(store: Store) -> Iterator[TestClient]:
-    limits = Limits(request_bytes=400_000, file_bytes=150_000, pixels=1_000_000)
+    limits = Limits(request_bytes=400_000, file_bytes=150_000, pixels=1_000_000, side=3000)
     with TestClient(build_app(store, limits=limits), base_url="http://localhost") as opened:
         yield opened
 
@@ -113,6 +113,8 @@ GOOD = png(drawings("good", 1)[0])
 HOSTILE = {
     "bomb": [("x.png", bomb(60_000, 60_000))],
     "smaller bomb": [("x.png", bomb(2000, 2000))],
+    "thin": [("x.png", png(np.zeros((1, 2000, 1), np.uint8)))],
+    "long": [("x.png", png(np.zeros((3200, 300, 1), np.uint8)))],
     "truncated": [("x.png", GOOD[: len(GOOD) // 2])],
     "empty": [("x.png", b"")],
     "text": [("x.png", b"GIF89a but not really")],

@@ -93,8 +93,13 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(self._reading, action)
 
     def _decode(self, content: bytes, name: str) -> Bytes:
-        preparation = self.store.network.preparation
-        return preparation.picture(decode_image(content, name, preparation.channels, self.limits.pixels))
+        preparation, limits = self.store.network.preparation, self.limits
+        image = decode_image(content, name, preparation.channels, limits.pixels)
+        height, width = image.shape[:2]
+        if max(height, width) > min(limits.side, limits.aspect * min(height, width)):
+            bounds = f"{limits.side:,} pixels a side and {limits.aspect} times as long as wide"
+            raise Refused(422, f"{name}: {width} x {height} pixels; at most {bounds} are allowed")
+        return preparation.picture(image)
 
     async def _predict(self, pictures: list[Bytes]) -> list[Prediction]:
         self.metrics.batches.observe(len(pictures))
