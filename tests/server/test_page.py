@@ -270,17 +270,23 @@ def test_the_page_can_be_used_by_keyboard(
     visit.end(served.url)
 
 
-def test_a_pasted_image_is_answered(servers: dict[str, PageServer], browser: Any) -> None:
+@pytest.mark.parametrize(
+    "event",
+    ["new ClipboardEvent('paste', {clipboardData: data})", "new DragEvent('drop', {dataTransfer: data})"],
+)
+def test_a_pasted_or_dropped_image_is_answered(
+    servers: dict[str, PageServer], browser: Any, event: str
+) -> None:
     visit = Visit.begin(browser, servers["photos"].url)
     visit.page.evaluate(
-        """async () => {
-          const canvas = Object.assign(document.createElement("canvas"), { width: 40, height: 40 });
+        f"""async () => {{
+          const canvas = Object.assign(document.createElement("canvas"), {{ width: 40, height: 40 }});
           canvas.getContext("2d").fillRect(5, 5, 9, 9);
           const blob = await new Promise((done) => canvas.toBlob(done));
-          const clipboardData = new DataTransfer();
-          clipboardData.items.add(new File([blob], "pasted.png", { type: "image/png" }));
-          document.dispatchEvent(new ClipboardEvent("paste", { clipboardData }));
-        }"""
+          const data = new DataTransfer();
+          data.items.add(new File([blob], "given.png", {{ type: "image/png" }}));
+          document.dispatchEvent({event});
+        }}"""
     )
     visit.page.locator("#answer .bar").first.wait_for()
     visit.end(servers["photos"].url)

@@ -43,8 +43,8 @@ async function call(path, content) {
   } catch {
     throw new Error("The server cannot be reached.");
   }
-  const result = response.status === 204 ? null : await response.json();
-  if (!response.ok) throw new Error(result.detail);
+  const result = response.status === 204 ? null : await response.json().catch(() => null);
+  if (!response.ok) throw new Error(result?.detail ?? `The server failed (${response.status}).`);
   return result;
 }
 
@@ -104,11 +104,6 @@ class ImageInput {
     input.addEventListener("change", () => {
       this.add([...input.files]);
       input.value = ""; // the same file may be chosen again
-    });
-    element.addEventListener("dragover", (event) => event.preventDefault());
-    element.addEventListener("drop", (event) => {
-      event.preventDefault();
-      this.add([...event.dataTransfer.files]);
     });
     onClick(find(".remove", element), () => this.set([]));
     onClick(find(".clear", element), () => this.clear());
@@ -430,11 +425,19 @@ if (question.canvas) {
     examples.add([drawing]);
   });
 }
-document.addEventListener("paste", (event) => {
-  const images = [...event.clipboardData.files].filter(({ type }) => type.startsWith("image/"));
+
+// Files that are pasted, or dropped anywhere, go to the open tab.
+function receive(files) {
   const open = [question, examples].find(({ element }) => element.offsetParent);
-  open?.add(images);
+  open?.add([...files]);
+}
+document.addEventListener("paste", (event) => receive(event.clipboardData.files));
+document.addEventListener("dragover", (event) => event.preventDefault());
+document.addEventListener("drop", (event) => {
+  event.preventDefault();
+  receive(event.dataTransfer.files);
 });
+
 find("[role=tablist]").addEventListener("keydown", (event) => {
   const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
   if (!step) return;
