@@ -198,7 +198,8 @@ def test_a_score_is_the_same_to_the_bit_wherever_its_class_stands(gate):
         PrototypeSettings(resistance=False, **GATES["plain"]),
         PrototypeSettings(resistance=False, **GATES["constant"]),
         PrototypeSettings(resistance=False, gate="constant", gate_strength=0.1, whitening=True),
-        *(PrototypeSettings(resistance=False, decision=rule) for rule in ("transferable_only", "pre", "post")),
+        *(PrototypeSettings(resistance=False, decision=rule) for rule in ("specific_only", "pre", "post")),
+        PrototypeSettings(resistance=False, decision="transferable_only"),
     ],
     ids=lambda one: f"{one.decision} {one.gate} {one.whitening}",
 )

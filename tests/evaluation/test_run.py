@@ -22,10 +22,10 @@ from fairshot.benchmarks.stream import LabelledPictures, Session, Stream
 from fairshot.cli import console
 from fairshot.evaluation import experiment
 from fairshot.evaluation.result import Result
-from fairshot.teaching.creation import StoreSpec, create_store
+from fairshot.teaching import Store
 from fairshot.training.batches import Batches
 from support.commands import fairshot, start
-from support.stores import base_classes, network
+from support.stores import network, store_spec
 
 TINY = {
     "benchmark": {"name": "doodles", "base_classes": 6, "way": 3, "sessions": 2},
@@ -223,7 +223,7 @@ def interrupt_serving() -> None:
 def test_a_server_that_is_interrupted_has_stopped_and_no_more(tmp_path):
     pytest.importorskip("gradio", reason="the extra serve is not installed")
     net = network(channels=3, drawings=False)
-    create_store(tmp_path / "store", StoreSpec(net, base_classes(["ant"], net))).close()
+    Store.create(tmp_path / "store", store_spec(net, ["ant"])).close()
     command = fairshot(tmp_path, "serve", "store", "--port", "0", before=interrupt_serving)
     assert command.process.exitcode == 0
     assert command.stdout.endswith("\nstopped\n")

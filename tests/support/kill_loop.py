@@ -33,9 +33,7 @@ def change_for_ever(folder: Path, photos: dict[str, list[Photo]], seed: int) -> 
     chance = random.Random(seed)
     with Store(folder) as store:
         while True:
-            verb = chance.choice(
-                [store.teach] * 4 + [store.forget, store.rename, store.merge, store.undo]
-            )
+            verb = chance.choice([store.teach] * 4 + [store.forget, store.rename, store.merge, store.undo])
             name, other = chance.sample(WORDS, 2)
             arguments = {
                 store.teach: (name, photos[name]),
@@ -139,10 +137,7 @@ def kill_at_every_statement(folder: Path, photos: dict[str, list[Photo]], querie
 def main(folder: Path, times: int, seed: int) -> None:
     torch.set_num_threads(1)  # threads do not survive a fork
     with make_store(folder) as store:
-        photos = {
-            word: store.embed(drawings(word, 3))
-            for word in WORDS
-        }
+        photos = {word: store.embed(drawings(word, 3)) for word in WORDS}
     queries = drawings("query", 4)
     events = kill_at_random(folder, photos, queries, times, seed)
     undo_everything(folder)

@@ -412,8 +412,9 @@ def test_store_without_base_learns_when_not_to_answer(tmp_path: Path) -> None:
     assert store.snapshot().confidence.source.startswith("28 taught photos")
 
 
-def test_adaptation_moves_within_bounds_and_can_be_undone(tmp_path: Path) -> None:
-    store, other = make_store(tmp_path / "store"), make_store(tmp_path / "other")
+@pytest.mark.parametrize("gate", [{}, {"whitening": True, "gate": "constant", "gate_strength": 0.1}])
+def test_adaptation_moves_within_bounds_and_can_be_undone(tmp_path: Path, gate: dict) -> None:
+    store, other = (make_store(tmp_path / name, **gate) for name in ("store", "other"))
     for each in (store, other):
         each.teach("yak", drawings("yak", 3))
         each.teach("emu", drawings("emu", 3))
@@ -434,6 +435,11 @@ def test_adaptation_moves_within_bounds_and_can_be_undone(tmp_path: Path) -> Non
     assert torch.equal(*tilde)  # h~ is left alone
     nearest = (directions(P) - directions(P)[yak]).norm(dim=1).sort().values[1]
     assert (directions(moved)[yak] - directions(P)[yak]).norm() < 0.2 * nearest * 1.01
+    shown = store.network.embed(store.read(drawings("emu", 9)).pictures)["g"]
+    scores = [each.classifier.transferable_scores(shown) for each in (before[1], after[1])]
+    differ = (scores[0] != scores[1]).any(0)
+    assert differ[yak]  # with a gate, in its own space
+    assert differ.sum() == 1
     assert [info.name for info in store.classes() if info.calibrated] == ["yak"]
     assert torch.equal(Store(store.folder).snapshot().classifier.prototypes, moved)
     store.teach("gnu", drawings("gnu", 3))  # samples choose anew among the classes
@@ -500,7 +506,7 @@ def test_onnx_gives_the_same_answers(trained: Path, doodles: Path, tmp_path: Pat
         (["new", "x", "--backbone", "resnet18", "--data", "photos"], "--data goes with --from"),
         (["new", "x", "--backbone", "resnet0"], "no model of timm"),
         (["new", "x", "--backbone", "resnet18", "--weights", "nowhere.safetensors"], "cannot be read"),
-        (["new", "x", "--backbone", "resnet18", "--base", "nowhere"], "--base: nowhere is not a folder"),
+        (["new", "x", "--backbone", "resnet18", "--base", "nowhere"], "nowhere is not a folder"),
         (["teach", "nowhere", "okapi", "photo.png"], "not a store"),
         (["export", "nowhere", "model.pt"], "ends in .onnx"),
         (["import", "nowhere.zip", "x"], "cannot be imported"),

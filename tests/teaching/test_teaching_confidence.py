@@ -16,7 +16,7 @@ WORDS = ("okapi", "yak", "emu")
 
 
 def made_up_trials(count: int, seed: int) -> Trials:
-    """Draw answers whose chance of being right follows a known rule, another one for each kind of features."""
+    """Draw answers whose chance of being right follows a rule, another for each kind of features."""
     draw = np.random.default_rng(seed)
     similarity, lead = draw.uniform(0.4, 1, count), draw.uniform(0, 0.3, count)
     specific = draw.random(count) < 0.5
