@@ -447,7 +447,7 @@ def test_ctrl_c_in_fit_is_ctrl_c_and_keeps_what_was_learnt(instant, monkeypatch)
         ({"size": 0}, r"model\.size: "),
         ({"gamma": -1}, r"method\.gamma: "),
         ({"intra": "perhaps"}, r"method\.intra: "),
-        ({"views": {"crop": 1}}, r"views\.crop: unknown key; did you mean crop_area\?"),
+        ({"views": {"crop_areas": 1}}, r"views\.crop_areas: unknown key; did you mean crop_area\?"),
         ({"method": {"lam": [0.4, 1.2]}}, r"method\.lam\.1: "),
         ({"backbone": "resnet7"}, r"model\.backbone: 'resnet7' is neither"),
         ({"seed": -1}, r"seed: expected a whole number"),

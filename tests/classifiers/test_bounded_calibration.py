@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
 from fairshot.classifiers.bounded_calibration import absorb, begin, prototypes, relabel, rollback
-from fairshot.classifiers.calibration import calibrate, degrees
+from fairshot.classifiers.calibration import degrees, moved, recognise
 from fairshot.classifiers.dual import PrototypeSettings
 from fairshot.classifiers.prototypes import prototypes as class_means
 from fairshot.classifiers.similarity import similarity
@@ -52,9 +52,9 @@ def test_one_batch_of_enough_samples_is_equation_9():
     state = absorb(begin(labelled, ALPHA), features, ids(features), bounds)
     counts = state.owner.bincount(minlength=CLASSES)
     assert (counts == 10).all()
-    want = calibrate(labelled, features, ALPHA, bounds.threshold, bounds.at_most)
-    torch.testing.assert_close(prototypes(state, bounds), want.prototypes)
-    assert sorted(state.ids.tolist()) == (want.absorbed_by >= 0).nonzero()[:, 0].tolist()
+    absorbed_by = recognise(similarity(features, labelled), bounds.threshold, bounds.at_most)
+    torch.testing.assert_close(prototypes(state, bounds), moved(labelled, features, absorbed_by, ALPHA))
+    assert sorted(state.ids.tolist()) == (absorbed_by >= 0).nonzero()[:, 0].tolist()
 
 
 @given(st.integers(0, 1000), st.sampled_from([1, 7, 40, 1000]))
@@ -142,7 +142,9 @@ def test_an_attacker_who_watches_cannot_walk_a_class_away():
 
     unbounded, state = labelled, begin(labelled, alpha)
     for step in range(1, 11):
-        unbounded = calibrate(unbounded, attack(unbounded, step), alpha, 0.0, 10_000).prototypes
+        hostile = attack(unbounded, step)
+        absorbed_by = recognise(similarity(hostile, unbounded), 0.0, 10_000)
+        unbounded = moved(unbounded, hostile, absorbed_by, alpha)
         poison = attack(prototypes(state, make_bounds()), step)
         state = absorb(state, poison, ids(poison, 20 * step), make_bounds())
     plain = accuracy(labelled, features, labels)

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairshot.classifiers.calibration import NOBODY, calibrate, calibrate_labelled, degrees, recognise
+from fairshot.classifiers.calibration import NO_CLASS, calibrate_labelled, degrees, moved, recognise
 from fairshot.classifiers.combination import combine, joined, separate_answers, separately
 from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.resistance import accumulate, as_float, no_delta, resist
@@ -182,7 +182,7 @@ def test_a_similar_novel_class_is_resisted_whatever_the_scale(seed, gamma):
 
 def absorb_by_loops(scores, r, R):
     """Eq. 10 as read: argmax is c and the score is above r; at most R, the most similar first."""
-    owner = [NOBODY] * len(scores)
+    owner = [NO_CLASS] * len(scores)
     for c in range(len(scores[0])):
         candidates = [n for n, row in enumerate(scores) if argmax(row) == c and row[c] > r]
         for n in sorted(candidates, key=lambda n: (-scores[n][c], n))[:R]:
@@ -201,11 +201,12 @@ def test_calibration_is_the_weighted_mean_of_prototype_and_absorbed_samples():
     classifiers = random(4, 2, 5)
     features = classifiers.repeat(6, 1, 1) + 0.6 * random(24, 2, 5, seed=1)
     alpha, r, R = [0.1, 0.1, 0.6, 0.6], 0.85, 3
-    got = calibrate(classifiers, features, degrees(4, 2, base=0.1, novel=0.6), r, R)
+    absorbed_by = recognise(similarity(features, classifiers), r, R)
+    got = moved(classifiers, features, absorbed_by, degrees(4, 2, base=0.1, novel=0.6))
     scores = [[S(x, p) for p in classifiers.tolist()] for x in features.tolist()]
     owner = absorb_by_loops(scores, r, R)
-    assert got.absorbed_by.tolist() == owner
-    assert {0, 1, NOBODY} <= set(owner)
+    assert absorbed_by.tolist() == owner
+    assert {0, 1, NO_CLASS} <= set(owner)
     for c in range(4):
         members = [x for x, o in zip(features.tolist(), owner, strict=True) if o == c]
         assert len(members) <= R
@@ -214,16 +215,15 @@ def test_calibration_is_the_weighted_mean_of_prototype_and_absorbed_samples():
             if members:
                 mean = [sum(x[j][k] for x in members) / len(members) for k in range(5)]
                 want = [(1 - alpha[c]) * p + alpha[c] * m for p, m in zip(want, mean, strict=True)]
-            assert got.prototypes[c, j].tolist() == pytest.approx(want)
+            assert got[c, j].tolist() == pytest.approx(want)
 
 
 def test_calibration_with_nothing_to_absorb_changes_nothing():
     classifiers = random(3, 2, 5)
-    empty = calibrate(classifiers, torch.empty(0, 2, 5, dtype=torch.float64), torch.ones(3))
-    far = calibrate(classifiers, -classifiers, torch.ones(3), threshold=0.999)
-    assert torch.equal(empty.prototypes, classifiers)
-    assert torch.equal(far.prototypes, classifiers)
-    assert far.absorbed_by.tolist() == [NOBODY] * 3
+    far = recognise(similarity(-classifiers, classifiers), 0.999, 40)
+    assert far.tolist() == [NO_CLASS] * 3
+    for features, absorbed_by in ((classifiers[:0], far[:0]), (-classifiers, far)):
+        assert torch.equal(moved(classifiers, features, absorbed_by, torch.ones(3)), classifiers)
 
 
 def test_labelled_samples_give_the_mean_of_all_samples():

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from pydantic import ValidationError
 from scipy.stats import ks_2samp
 from torchvision.transforms import RandomResizedCrop
 from torchvision.transforms.v2 import functional as tv
@@ -120,6 +121,43 @@ def test_views_beyond_the_picture_have_the_asked_areas():
     assert share.mean() == pytest.approx(1.0, abs=0.02)
     ratio = (boxes[:, 3] / boxes[:, 2]).log()
     assert ratio.abs().max() < math.log(4 / 3) + 0.1
+
+
+def test_continuous_boxes_are_drawn_once_and_cut_down_to_the_picture():
+    sizes = torch.tensor([[32, 32], [9, 40], [40, 9], [1, 1]]).repeat(50, 1)
+    noise = uniform(len(sizes), BOX_COLUMNS, seed=7)
+    settings = ViewSettings(crop_area=(0.2, 1.0), crop_rule="continuous")
+    cut_down = 0
+    for size, row, box in zip(sizes, noise, random_boxes(sizes, noise, settings), strict=True):
+        (height, width), (y, x) = size.tolist(), row[2 * CROP_TRIES :].tolist()
+        area = height * width * (0.2 + 0.8 * float(row[0]))
+        ratio = (3 / 4) ** (1 - 2 * float(row[CROP_TRIES]))
+        tall, broad = min(math.sqrt(area / ratio), height), min(math.sqrt(area * ratio), width)
+        assert box.tolist() == pytest.approx(
+            [y * (height - tall), x * (width - broad), tall, broad], abs=1e-4
+        )
+        cut_down += tall == height or broad == width
+    assert 50 < cut_down < 150
+
+
+def test_continuous_views_read_the_neighbours_of_their_boxes():
+    given, noise = pictures(40), uniform(40, NOISE_COLUMNS, seed=8)
+    settings = ViewSettings(horizontal_flip=0.0, jitter=0.0, crop_rule="continuous")
+    views = random_view(given, noise, settings, 12)
+    steps = (torch.arange(12) + 0.5) / 12
+    for index, box in enumerate(random_boxes(given.sizes, noise[:, :BOX_COLUMNS], settings)):
+        picture = given.buffer.view(40, 16, 16, 3)[index].permute(2, 0, 1)[None] / 255
+        y, x = box[0] + box[2] * steps, box[1] + box[3] * steps
+        points = torch.stack(torch.meshgrid(x, y, indexing="xy"), dim=-1)[None] / 8 - 1
+        expected = torch.nn.functional.grid_sample(
+            picture, points, padding_mode="border", align_corners=False
+        )
+        torch.testing.assert_close(views[index], expected[0], atol=1e-5, rtol=0)
+
+
+def test_continuous_views_cannot_reach_beyond_the_picture():
+    with pytest.raises(ValidationError, match="never reach beyond the picture"):
+        ViewSettings(crop_area=(0.5, 1.2), crop_rule="continuous")
 
 
 def pictures(count: int, channels: int = 3) -> DevicePictures:

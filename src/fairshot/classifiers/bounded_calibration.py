@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields, replace
 
 import torch
 
-from fairshot.classifiers.calibration import NOBODY, recognise
+from fairshot.classifiers.calibration import NO_CLASS, recognise
 from fairshot.classifiers.prototypes import class_sums
 from fairshot.classifiers.similarity import similarity
 
@@ -93,7 +93,7 @@ def absorb(state: Calibration, features: torch.Tensor, ids: torch.Tensor, bounds
     """Take a batch of unlabelled samples (N, V, d), named by their ids (N,), as they arrive."""
     candidates, names = torch.cat([state.kept, features]), torch.cat([state.ids, ids.to(state.ids)])
     owner = _owners(candidates, state.labelled, bounds)
-    stays, was_kept = owner != NOBODY, torch.arange(len(owner), device=owner.device) < len(state.kept)
+    stays, was_kept = owner != NO_CLASS, torch.arange(len(owner), device=owner.device) < len(state.kept)
     added, displaced = stays & ~was_kept, ~stays & was_kept
     entry = Entry(ids, names[added], owner[added], names[displaced], candidates[displaced])
     return replace(
@@ -118,7 +118,7 @@ def moved_within(
     # alpha * (counts / R) times the mean of the samples less the labelled prototype
     weight = alpha.to(sums) / bounds.at_most
     step = weight[:, None, None] * (sums - counts[:, None, None] * labelled)
-    farthest = bounds.drift * _room(labelled)
+    farthest = bounds.drift * _distance_to_nearest(labelled)
     length: torch.Tensor = torch.linalg.vector_norm(step, dim=-1)
     shortened = (farthest / length.clamp(min=1e-12)).clamp(max=1)
     return (labelled + shortened[..., None] * step).to(labelled.dtype)
@@ -139,14 +139,14 @@ def rollback(state: Calibration, batches: int, bounds: Bounds) -> Calibration:
 def relabel(state: Calibration, labelled: torch.Tensor, alpha: torch.Tensor, bounds: Bounds) -> Calibration:
     """Replace the labelled prototypes, by more classes or more labelled samples; samples choose anew."""
     owner = _owners(state.kept, labelled, bounds)
-    stays = owner != NOBODY
+    stays = owner != NO_CLASS
     return Calibration(
         labelled.clone(), alpha, state.kept[stays], state.ids[stays], owner[stays], state.journal
     )
 
 
-def _room(labelled: torch.Tensor) -> torch.Tensor:
-    """How far each prototype lies from the nearest other one, as directions, at its own length (C, V)."""
+def _distance_to_nearest(labelled: torch.Tensor) -> torch.Tensor:
+    """Distance of each prototype to the nearest other one, both at its own length (C, V)."""
     cosine = similarity(labelled, labelled).fill_diagonal_(-1)
     gap = (2 - 2 * cosine.amax(1, keepdim=True)).clamp(min=0).sqrt()
     length: torch.Tensor = torch.linalg.vector_norm(labelled, dim=-1)
@@ -154,7 +154,7 @@ def _room(labelled: torch.Tensor) -> torch.Tensor:
 
 
 def _owners(candidates: torch.Tensor, labelled: torch.Tensor, bounds: Bounds) -> torch.Tensor:
-    """Eq. 10, copies aside: the class that keeps each candidate (K,), or NOBODY."""
+    """Eq. 10, copies aside: the class that keeps each candidate (K,), or NO_CLASS."""
     scores = similarity(candidates, labelled)
     scores[_copies(candidates, scores, bounds)] = -torch.inf
     return recognise(scores, bounds.threshold, bounds.at_most)

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
 from fairshot.classifiers.prototypes import class_sums
-from fairshot.classifiers.similarity import similarity
 
-NOBODY = -1  # in place of a class: no class absorbed this sample
-
-
-@dataclass(frozen=True)
-class Calibrated:
-    """Prototypes after a calibration, and which class absorbed each unlabelled sample."""
-
-    prototypes: torch.Tensor  # (C, V, d)
-    absorbed_by: torch.Tensor  # (N,) class id, or NOBODY
+NO_CLASS = -1  # no class absorbed this sample
 
 
 def degrees(classes: int, base_classes: int, base: float, novel: float) -> torch.Tensor:
@@ -25,26 +14,13 @@ def degrees(classes: int, base_classes: int, base: float, novel: float) -> torch
     return torch.where(torch.arange(classes) < base_classes, base, novel)
 
 
-def calibrate(
-    prototypes: torch.Tensor,
-    features: torch.Tensor,
-    alpha: torch.Tensor,
-    threshold: float = 0.8,
-    at_most: int = 40,
-) -> Calibrated:
-    """Eq. 9: the weighted mean of each prototype (C, V, d) and the unlabelled samples (N, V, d) it absorbs.
-
-    `alpha` (C,) is the weight of the samples, `threshold` is r and `at_most` is R. A class that absorbs
-    nothing stays as it is.
-    """
-    absorbed_by = recognise(similarity(features, prototypes), threshold, at_most)
-    return Calibrated(moved(prototypes, features, absorbed_by, alpha), absorbed_by)
-
-
 def moved(
     prototypes: torch.Tensor, features: torch.Tensor, absorbed_by: torch.Tensor, alpha: torch.Tensor
 ) -> torch.Tensor:
-    """Eq. 9 when it is known which class absorbs each sample (N,), or NOBODY."""
+    """Eq. 9: the weighted mean of each prototype (C, V, d) and the unlabelled samples (N, V, d) it absorbed.
+
+    `alpha` (C,) is the weight of the samples. A class that absorbed nothing stays as it is.
+    """
     sums, counts = class_sums(features, absorbed_by, range(len(prototypes)))
     weight = (alpha.to(sums) * (counts > 0))[:, None, None]
     mean = sums / counts.clamp(min=1)[:, None, None]
@@ -52,19 +28,19 @@ def moved(
 
 
 def recognise(scores: torch.Tensor, threshold: float, at_most: int) -> torch.Tensor:
-    """Eq. 10: the class of each sample (N,) that may absorb it, or NOBODY.
+    """Eq. 10: the class of each sample (N,) that may absorb it, or NO_CLASS.
 
     A class absorbs the samples for which it scores highest of all, and above the threshold: at most
     `at_most`, the most similar first; among equals the first to arrive.
     """
     best, winner = scores.max(1)
-    winner = torch.where(best > threshold, winner, NOBODY)
+    winner = torch.where(best > threshold, winner, NO_CLASS)
     by_similarity = best.argsort(descending=True, stable=True)
     order = by_similarity[winner[by_similarity].argsort(stable=True)]
     grouped = winner[order]
     rank = torch.arange(len(order), device=order.device) - torch.searchsorted(grouped, grouped)
-    chosen = torch.full_like(winner, NOBODY)
-    chosen[order] = torch.where(rank < at_most, grouped, NOBODY)
+    chosen = torch.full_like(winner, NO_CLASS)
+    chosen[order] = torch.where(rank < at_most, grouped, NO_CLASS)
     return chosen
 
 

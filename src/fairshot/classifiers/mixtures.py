@@ -80,15 +80,15 @@ class Mixtures(Batch):
 
 
 @dataclass(frozen=True)
-class Room:
+class Workspace:
     """Memory for the samples of as many classes as are fitted together, used by one block after the other."""
 
     values: torch.Tensor  # (G, n, d)
     powers: torch.Tensor  # (G, n, 2 d)
 
     @classmethod
-    def of(cls, features: torch.Tensor, classes: int, samples: int) -> Room:
-        """Make room for so many classes of so many samples each."""
+    def of(cls, features: torch.Tensor, classes: int, samples: int) -> Workspace:
+        """Allocate memory for so many classes of so many samples each."""
         views, dimensions = features.shape[1:]
         shape = (classes * views, samples)
         return cls(features.new_empty(*shape, dimensions), features.new_empty(*shape, 2 * dimensions))
@@ -119,10 +119,10 @@ def fit_mixtures(
     views = features.shape[1]
     block = BLOCK_BYTES.get(features.device.type, LARGE_BLOCK) // (features[0].nbytes * index.shape[1])
     rows = torch.arange(len(index), device=index.device).chunk(-(-len(index) // max(1, block)))
-    room = Room.of(features, len(rows[0]), index.shape[1])
+    workspace = Workspace.of(features, len(rows[0]), index.shape[1])
     fits = [
         expectation_maximisation(
-            _begin(features, index[some], mask[some], components, responsibilities, freedom, room),
+            _begin(features, index[some], mask[some], components, responsibilities, freedom, workspace),
             tolerance,
             max_iterations,
         )
@@ -189,14 +189,14 @@ def _begin(
     components: int,
     responsibilities: torch.Tensor | None,
     freedom: float | None,
-    room: Room,
+    workspace: Workspace,
 ) -> Work:
     """Make the work of some classes, whose samples are given by their indices (C, n)."""
     mask = mask.repeat_interleave(features.shape[1], 0)
-    values = _gather(features, index, room.values[: len(mask)])
+    values = _gather(features, index, workspace.values[: len(mask)])
     count = mask.sum(1, dtype=torch.float64)[:, None]
     mean = torch.bmm(mask[:, None].to(values), values)[:, 0].double() / count
-    samples = Samples.relative_to(mean, values, mask, room.powers[: len(mask)])
+    samples = Samples.relative_to(mean, values, mask, workspace.powers[: len(mask)])
     if responsibilities is None:
         start = partition(samples, components)
     else:

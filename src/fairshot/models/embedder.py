@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from pydantic import Field, ValidationInfo, field_validator
@@ -16,6 +17,7 @@ from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Positive, Settings
 
 PIXELS_AT_ONCE = {"cpu": 2**20, "cuda": 2**23}  # of the network's input, which bounds the memory it needs
+Initialisation = Literal["timm", "torch"]
 Features = dict[str, Tensor]  # "g": (N, V, d), "g_tilde": (N, V, d~); V views of each picture
 
 
@@ -25,6 +27,9 @@ class ModelSettings(Settings):
     backbone: str = "resnet18"
     small_stem: bool = True  # 3x3 stride-1 stem without max-pooling (for 32 and 84 pixels)
     pretrained: bool = False
+    # Of a backbone without pretrained weights. timm: as timm draws it, the last batch norm of each residual
+    # block zero; torch: convolutions and batch norms as torch draws them by default
+    initialisation: Initialisation = "timm"
     size: int = Field(32, ge=8, le=1024)  # pixels a side of the network's input
     resize: int | None = Field(None, ge=8)  # test view: short side resized to this, then the centre cut out
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)  # of the pixels, a channel each
@@ -36,6 +41,13 @@ class ModelSettings(Settings):
         if len(values) not in (1, 3):
             raise ValueError("expected one number (grey) or three (red, green, blue)")
         return values
+
+    @field_validator("initialisation")
+    @classmethod
+    def _has_nothing_to_keep(cls, initialisation: str, info: ValidationInfo) -> str:
+        if initialisation == "torch" and info.data.get("pretrained"):
+            raise ValueError("it would overwrite the weights that model.pretrained loads; expected timm")
+        return initialisation
 
     @field_validator("resize")
     @classmethod
@@ -64,7 +76,9 @@ class Embedder(nn.Module):
         super().__init__()
         self.settings = settings
         self.channels = channels
-        self.backbone = build_backbone(settings.backbone, channels, settings.small_stem, settings.pretrained)
+        self.backbone = build_backbone(
+            settings.backbone, channels, settings.small_stem, settings.pretrained, settings.initialisation
+        )
         self.width = feature_width(self.backbone)
         self.sr: nn.Module | None = SR(self.width, sr_width, sr_batch_norm) if sr_width else None
         self.width_tilde = sr_width or self.width

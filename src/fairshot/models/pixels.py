@@ -45,14 +45,21 @@ def centre_boxes(sizes: Tensor, share: float) -> Tensor:
     return torch.cat([corner, side[:, None], side[:, None]], dim=1)
 
 
-def crop_resize(pictures: DevicePictures, boxes: Tensor, size: int, angles: Tensor | None = None) -> Tensor:
+def crop_resize(
+    pictures: DevicePictures,
+    boxes: Tensor,
+    size: int,
+    angles: Tensor | None = None,
+    confined: bool = True,
+) -> Tensor:
     """Cut one box (top, left, height, width in pixels) out of each picture and resample it bilinearly.
 
     A negative width mirrors the box. A box may reach beyond its picture, and `angles` (radians) turns it
     around its centre; what lies outside the picture is 0. Without `angles` no pixel outside the box is
-    read, as if the box had been cropped before resizing. Returns (N, C, size, size) in [0, 1].
+    read, as if the box had been cropped before resizing; unless `confined` is false: then its edges are
+    blended with their neighbours in the picture. Returns (N, C, size, size) in [0, 1].
     """
-    y, x = _source_points(boxes, size, angles)
+    y, x = _source_points(boxes, size, angles, confined)
     height, width = pictures.sizes[:, 0, None, None], pictures.sizes[:, 1, None, None]
     inside = (y > -0.5) & (y < height - 0.5) & (x > -0.5) & (x < width - 0.5)
     top, left = y.floor(), x.floor()
@@ -70,7 +77,7 @@ def crop_resize(pictures: DevicePictures, boxes: Tensor, size: int, angles: Tens
     return above.lerp(below, down) * (inside[:, None] / 255)
 
 
-def _source_points(boxes: Tensor, size: int, angles: Tensor | None) -> tuple[Tensor, Tensor]:
+def _source_points(boxes: Tensor, size: int, angles: Tensor | None, confined: bool) -> tuple[Tensor, Tensor]:
     """Where in its picture each output pixel looks: y and x, each (N, size, size)."""
     steps = (torch.arange(size, device=boxes.device, dtype=boxes.dtype) + 0.5) / size - 0.5
     height, width = boxes[:, 2, None, None], boxes[:, 3, None, None]
@@ -79,8 +86,10 @@ def _source_points(boxes: Tensor, size: int, angles: Tensor | None) -> tuple[Ten
     dy = (height * steps[None, :, None]).expand(-1, size, size)
     dx = (width * steps[None, None, :]).expand(-1, size, size)
     if angles is None:
-        reach_y, reach_x = (height - 1) / 2, (width.abs() - 1) / 2
-        return centre_y + dy.clamp(-reach_y, reach_y), centre_x + dx.clamp(-reach_x, reach_x)
+        if confined:
+            reach_y, reach_x = (height - 1) / 2, (width.abs() - 1) / 2
+            dy, dx = dy.clamp(-reach_y, reach_y), dx.clamp(-reach_x, reach_x)
+        return centre_y + dy, centre_x + dx
     sine, cosine = angles.sin()[:, None, None], angles.cos()[:, None, None]
     return centre_y + cosine * dy + sine * dx, centre_x - sine * dy + cosine * dx
 

@@ -7,9 +7,10 @@ inputs: it can be compiled, resumed and split over processes without touching a 
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 from torch import Tensor
 
 from fairshot.models.pixels import DevicePictures, crop_resize
@@ -25,6 +26,9 @@ class ViewSettings(Settings):
 
     crop_area: PositiveRange = (0.2, 1.0)  # share of the picture; above 1 the view reaches beyond it
     crop_ratio: PositiveRange = (3 / 4, 4 / 3)
+    # torchvision: boxes of whole pixels, drawn again until one fits, and cropped before they are resized;
+    # continuous: boxes of any size at any place, cut down to the picture, whose edges read their neighbours
+    crop_rule: Literal["torchvision", "continuous"] = "torchvision"
     horizontal_flip: Share = 0.5
     rotation: float = Field(0.0, ge=0, le=180)  # degrees to either side
     jitter: Share = 0.8  # probability that colours are jittered at all
@@ -34,6 +38,13 @@ class ViewSettings(Settings):
     hue: float = Field(0.0, ge=0, le=0.5)
     greyscale: Share = 0.0
 
+    @field_validator("crop_rule")
+    @classmethod
+    def _stays_inside(cls, rule: str, info: ValidationInfo) -> str:
+        if rule == "continuous" and info.data.get("crop_area", (0, 0))[1] > 1:
+            raise ValueError("its views never reach beyond the picture, as crop_area above 1 asks")
+        return rule
+
 
 def random_view(pictures: DevicePictures, noise: Tensor, settings: ViewSettings, size: int) -> Tensor:
     """Return one random view of each picture, (N, C, size, size) in [0, 1]; `noise` is (N, NOISE_COLUMNS)."""
@@ -42,7 +53,7 @@ def random_view(pictures: DevicePictures, noise: Tensor, settings: ViewSettings,
     mirrored = torch.where(flip < settings.horizontal_flip, -1.0, 1.0)
     boxes = torch.cat([boxes[:, :3], boxes[:, 3:] * mirrored[:, None]], dim=1)
     angles = (2 * turn - 1) * math.radians(settings.rotation) if settings.rotation else None
-    images = crop_resize(pictures, boxes, size, angles)
+    images = crop_resize(pictures, boxes, size, angles, confined=settings.crop_rule == "torchvision")
     jittered = jitter(images, torch.stack(colour, dim=1), settings)
     images = torch.where((apply < settings.jitter)[:, None, None, None], jittered, images)
     if settings.greyscale and images.shape[1] == 3:
@@ -51,10 +62,11 @@ def random_view(pictures: DevicePictures, noise: Tensor, settings: ViewSettings,
 
 
 def random_boxes(sizes: Tensor, noise: Tensor, settings: ViewSettings) -> Tensor:
-    """Draw boxes (top, left, height, width) by torchvision's rule for random resized crops.
+    """Draw boxes (top, left, height, width): by torchvision's rule for random resized crops, or continuous.
 
-    The first of CROP_TRIES candidates that fits is taken, else the largest central box of allowed ratio.
-    Where views may reach beyond the picture every candidate fits, and positions are not whole pixels.
+    By torchvision's rule the first of CROP_TRIES candidates that fits is taken, else the largest central box
+    of allowed ratio. Where views may reach beyond the picture every candidate fits, and positions are not
+    whole pixels. Continuous boxes are never drawn again nor rounded.
     """
     height, width = sizes[:, :1].to(noise.dtype), sizes[:, 1:].to(noise.dtype)
     (smallest, largest), (narrow, wide) = settings.crop_area, settings.crop_ratio
@@ -62,8 +74,11 @@ def random_boxes(sizes: Tensor, noise: Tensor, settings: ViewSettings) -> Tensor
     ratio = torch.exp(
         math.log(narrow) + (math.log(wide) - math.log(narrow)) * noise[:, CROP_TRIES : 2 * CROP_TRIES]
     )
-    tall, broad = (area / ratio).sqrt().round().clamp(min=1), (area * ratio).sqrt().round().clamp(min=1)
-    place = noise[:, 2 * CROP_TRIES :]
+    tall, broad, place = (area / ratio).sqrt(), (area * ratio).sqrt(), noise[:, 2 * CROP_TRIES :]
+    if settings.crop_rule == "continuous":  # one candidate, each side cut down to the picture
+        sides = torch.cat([tall[:, :1].minimum(height), broad[:, :1].minimum(width)], dim=1)
+        return torch.cat([place * (torch.cat([height, width], dim=1) - sides), sides], dim=1)
+    tall, broad = tall.round().clamp(min=1), broad.round().clamp(min=1)
     if largest > 1:
         corner = place * (torch.cat([height, width], 1) - torch.cat([tall[:, :1], broad[:, :1]], 1))
         return torch.cat([corner, tall[:, :1], broad[:, :1]], dim=1)
