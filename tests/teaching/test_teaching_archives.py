@@ -32,8 +32,8 @@ Change = Callable[[Members, Path], Members]
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Archive a store to which all that can be done was done."""
-    place = tmp_path_factory.mktemp("honest")
-    with make_store(place / "store") as store:
+    folder = tmp_path_factory.mktemp("honest")
+    with make_store(folder / "store") as store:
         store.teach("yak", drawings("yak", 3))
         store.teach("emu", drawings("emu", 2))
         store.rename("emu", "ostrich")
@@ -43,28 +43,28 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.set_confidence(store.snapshot().confidence)
         store.undo()
         store.undo()
-    export_archive(place / "store", place / "good.zip")
-    return place / "good.zip"
+    export_archive(folder / "store", folder / "good.zip")
+    return folder / "good.zip"
 
 
-def changed(archive: Path, change: Change, place: Path) -> Path:
+def changed(archive: Path, change: Change, folder: Path) -> Path:
     """Copy an archive with its members changed."""
-    with zipfile.ZipFile(archive) as packed, zipfile.ZipFile(place / "bad.zip", "w") as copy:
+    with zipfile.ZipFile(archive) as packed, zipfile.ZipFile(folder / "bad.zip", "w") as copy:
         members = {name: packed.read(name) for name in packed.namelist()}
-        for name, content in change(members, place).items():
+        for name, content in change(members, folder).items():
             copy.writestr(name, content)
-    return place / "bad.zip"
+    return folder / "bad.zip"
 
 
 def sql(statement: str, *values: object) -> Change:
     """Change the database."""
 
-    def change(members: Members, place: Path) -> Members:
-        (place / DATABASE).write_bytes(members[DATABASE])
-        with sqlite3.connect(place / DATABASE) as connection:
+    def change(members: Members, folder: Path) -> Members:
+        (folder / DATABASE).write_bytes(members[DATABASE])
+        with sqlite3.connect(folder / DATABASE) as connection:
             assert connection.execute(statement, values).rowcount
         connection.close()
-        return members | {DATABASE: (place / DATABASE).read_bytes()}
+        return members | {DATABASE: (folder / DATABASE).read_bytes()}
 
     return change
 
@@ -72,9 +72,9 @@ def sql(statement: str, *values: object) -> Change:
 def described(file_name: str = EMBEDDER, section: str | None = None, **values: object) -> Change:
     """Change the header of a file of tensors, or the tensors that have these names."""
 
-    def change(members: Members, place: Path) -> Members:
-        (place / file_name).write_bytes(members[file_name])
-        with safe_open(place / file_name, framework="pt") as file:
+    def change(members: Members, folder: Path) -> Members:
+        (folder / file_name).write_bytes(members[file_name])
+        with safe_open(folder / file_name, framework="pt") as file:
             description = json.loads(file.metadata()["fairshot"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         for name, value in values.items():
@@ -87,8 +87,8 @@ def described(file_name: str = EMBEDDER, section: str | None = None, **values: o
     return change
 
 
-def without_numbers(members: Members, place: Path) -> Members:
-    return sql("UPDATE images SET g = ?", torch.full((2, 128), torch.nan).numpy().tobytes())(members, place)
+def without_numbers(members: Members, folder: Path) -> Members:
+    return sql("UPDATE images SET g = ?", torch.full((2, 128), torch.nan).numpy().tobytes())(members, folder)
 
 
 @pytest.mark.parametrize(
