@@ -13,7 +13,6 @@ import signal
 import sqlite3
 import sys
 import time
-from functools import cache
 from pathlib import Path
 
 import torch
@@ -22,20 +21,19 @@ from fairshot.errors import UserError
 from fairshot.teaching import Store
 from fairshot.teaching.database import DATABASE
 from fairshot.teaching.network import Network, Photo
-from support.stores import drawings, make_store
+from support.stores import drawings, make_store, network
 
 WORDS = tuple(f"class {letter}" for letter in "abcdefgh")
-Network.read = cache(Network.read)  # type: ignore[method-assign]
+EMBEDDER = network()  # of every store here: building it anew takes longer than all the rest
+Network.read = lambda path: EMBEDDER  # type: ignore[method-assign, assignment, misc]
 
 
-def change_for_ever(folder: Path, photos: dict[str, list[Photo]], seed: int) -> None:
-    """Teach, forget, rename, merge and undo until killed."""
+def change_for_ever(folder: Path, photos: dict[str, list[Photo]], seed: int, done: int) -> None:
+    """Teach, forget, rename, merge and undo until killed; write a byte to the pipe `done` after each change."""
     chance = random.Random(seed)
     with Store(folder) as store:
         while True:
-            verb = chance.choice(
-                [store.teach] * 4 + [store.forget, store.rename, store.merge, store.undo]
-            )
+            verb = chance.choice([store.teach] * 4 + [store.forget, store.rename, store.merge, store.undo])
             name, other = chance.sample(WORDS, 2)
             arguments = {
                 store.teach: (name, photos[name]),
@@ -46,6 +44,7 @@ def change_for_ever(folder: Path, photos: dict[str, list[Photo]], seed: int) -> 
                 verb(*arguments)
             except UserError:  # no such class, a photo of another class, nothing to undo
                 continue
+            os.write(done, b".")
 
 
 def die_at_statement(folder: Path, photos: dict[str, list[Photo]], number: int) -> None:
@@ -92,12 +91,17 @@ def kill_at_random(
     moments = random.Random(seed)
     events = []
     for attempt in range(times):
+        reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
-            change_for_ever(folder, photos, 1000 * seed + attempt)
+            change_for_ever(folder, photos, 1000 * seed + attempt, writing)
+        for _ in range(moments.randrange(3)):  # however busy the machine is, some changes are made
+            os.read(reading, 1)
         time.sleep(moments.random() * 0.08)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+        os.close(reading)
+        os.close(writing)
         found = examine(folder, photos, queries)
         with Store(folder) as store:
             if (store.digest(), store.predict(queries)) != found:
@@ -139,10 +143,7 @@ def kill_at_every_statement(folder: Path, photos: dict[str, list[Photo]], querie
 def main(folder: Path, times: int, seed: int) -> None:
     torch.set_num_threads(1)  # threads do not survive a fork
     with make_store(folder) as store:
-        photos = {
-            word: store.embed(drawings(word, 3))
-            for word in WORDS
-        }
+        photos = {word: store.embed(drawings(word, 3)) for word in WORDS}
     queries = drawings("query", 4)
     events = kill_at_random(folder, photos, queries, times, seed)
     undo_everything(folder)

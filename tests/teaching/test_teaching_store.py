@@ -25,6 +25,17 @@ NAMES = ("okapi", "yak", "emu")
 PHOTOS = {name: drawings(name, 3) for name in NAMES}
 
 
+GATES = {
+    "no gate": {},
+    "whitened left out": {"whitening": True, "gate": "left_out", "gate_strength": 0.6},
+    "class covariance": {
+        **{"whitening": True, "class_covariance_share": 0.3},
+        **{"gate": "unbiased", "gate_strength": 1.0},
+    },
+}
+gates = pytest.mark.parametrize("gate", GATES.values(), ids=GATES)
+
+
 def same(one: Store, other: Store) -> bool:
     """Whether two stores decide by the same tensors, to the bit."""
     mine, theirs = one.snapshot().classifier.tensors(), other.snapshot().classifier.tensors()
@@ -36,19 +47,23 @@ def store(tmp_path: Path) -> Store:
     return make_store(tmp_path / "store")
 
 
-def test_same_photos_in_another_order_or_twice_give_the_same_state(store: Store, tmp_path: Path) -> None:
-    other = make_store(tmp_path / "other")
+@gates
+def test_same_photos_in_another_order_or_twice_give_the_same_state(tmp_path: Path, gate: dict) -> None:
+    store, other = (make_store(tmp_path / name, **gate) for name in ("store", "other"))
     for name in NAMES:
         store.teach(name, PHOTOS[name])
     for name in reversed(NAMES):
         other.teach(name, PHOTOS[name][:0:-1])
         other.teach(name, PHOTOS[name] + PHOTOS[name][:1])
     assert other.digest() == store.digest()
+    assert same(store, other)
     assert other.teach("yak", PHOTOS["yak"]).photos == 0
     assert len(other.history()) == 1 + 2 * len(NAMES)  # what taught nothing is no event
 
 
-def test_undo_leads_back_through_every_state(store: Store) -> None:
+@gates
+def test_undo_leads_back_through_every_state(tmp_path: Path, gate: dict) -> None:
+    store = make_store(tmp_path / "store", **gate)
     steps = [
         lambda: store.teach("okapi", PHOTOS["okapi"]),
         lambda: store.teach("yak", PHOTOS["yak"]),
@@ -59,10 +74,11 @@ def test_undo_leads_back_through_every_state(store: Store) -> None:
         lambda: store.forget("ant"),
         lambda: store.teach("ant", PHOTOS["emu"]),  # a class of its own now
     ]
-    states = [store.digest()]
+    states, shown = [store.digest()], drawings("query", 3)
     for step in steps:
         step()
         states.append(store.digest())
+        assert store.predict(shown) == Store(store.folder).predict(shown)
     assert len(set(states)) == len(states)
     for expected in reversed(states[:-1]):
         store.undo()
@@ -174,9 +190,7 @@ def test_store_without_base_classes_is_nearest_mean(tmp_path: Path) -> None:
         store.network.embed(store.read(PHOTOS[name]).pictures)["g"].mean(0).flatten().double()
         for name in sorted(NAMES)
     ]
-    query = (
-        store.network.embed(store.read(drawings("query", 1)).pictures)["g"].flatten().double()
-    )
+    query = store.network.embed(store.read(drawings("query", 1)).pictures)["g"].flatten().double()
     expected = [float(query @ mean / query.norm() / mean.norm()) for mean in means]
     by_name = {
         candidate.name: candidate.similarity for candidate in store.predict(drawings("query", 1))[0].top
@@ -230,7 +244,9 @@ def test_readers_and_a_writer_at_once(store: Store) -> None:
                 snapshot = reader.snapshot()
                 taught = [name for name in snapshot.names if name.startswith("class")]
                 photos = {info.name: info.photos for info in reader.classes()}
-                if snapshot.classifier.classes != len(snapshot.names) or any(photos[name] != 2 for name in taught):
+                if snapshot.classifier.classes != len(snapshot.names):
+                    failures.append(f"{snapshot.names}")
+                if any(photos[name] != 2 for name in taught):
                     failures.append(f"{taught} {photos}")
 
     readers = [threading.Thread(target=read) for _ in range(2)]

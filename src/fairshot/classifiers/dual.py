@@ -29,7 +29,7 @@ from fairshot.classifiers.calibration import degrees, recognise
 from fairshot.classifiers.combination import Decision, Rule, combine, joined
 from fairshot.classifiers.gate import Bias, TransferableClassifier
 from fairshot.classifiers.prototype_classifier import Prototypes, ResistingPrototypes
-from fairshot.classifiers.similarity import directions, similarity, similarity_to
+from fairshot.classifiers.similarity import prototype_directions, similarity, similarity_to
 from fairshot.classifiers.whitening import ClassSpread, Spread
 from fairshot.errors import UserError
 from fairshot.settings import Settings, Share
@@ -258,7 +258,7 @@ class DualClassifier:
     def transferable_scores(self, g: Tensor) -> Tensor:
         """Return the scores of g by h (N, C), with the bias of the gate if there is one."""
         if self.gate is None:
-            return similarity_to(g, self._directions)
+            return similarity_to(g, self._directions, self.classes)
         return self._with_bias(self._calibrated_gate.scores(g))
 
     def _with_bias(self, scores: Tensor) -> Tensor:
@@ -275,7 +275,7 @@ class DualClassifier:
 
     def specific_scores(self, g_tilde: Tensor) -> Tensor:
         """Return the scores of g~ by h~ (N, C), base classes resisting if the settings say so."""
-        return similarity_to(g_tilde, self._directions_tilde)
+        return similarity_to(g_tilde, self._directions_tilde, self.classes)
 
     def _pre_scores(self, features: Features) -> Tensor:
         both = joined(features["g"], features["g_tilde"])
@@ -296,11 +296,11 @@ class DualClassifier:
 
     @cached_property
     def _directions(self) -> Tensor:
-        return directions(self.prototypes)
+        return prototype_directions(self.prototypes)
 
     @cached_property
     def _directions_tilde(self) -> Tensor:
-        return directions(self.resisting_prototypes)
+        return prototype_directions(self.resisting_prototypes)
 
     @cached_property
     def _calibrated_gate(self) -> TransferableClassifier:

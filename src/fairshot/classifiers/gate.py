@@ -18,13 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import torch
 
 from fairshot.classifiers.calibration import calibrate_labelled, moved
 from fairshot.classifiers.prototypes import class_sums, prototypes
-from fairshot.classifiers.similarity import similarity
+from fairshot.classifiers.similarity import padded, similarity
 from fairshot.classifiers.whitening import ClassMetrics, Spread, Whitening
 
 Bias = Literal["plain", "constant", "unbiased", "left_out"]
@@ -120,17 +121,21 @@ class TransferableClassifier:
 
     def _products(self, images: Projected, classes: range) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Products x x, x p (N, K, V), p p (1, K, V) of images and prototypes, under each class's metric."""
-        values, P = images.values, self.prototypes[classes.start : classes.stop].to(images.values)
+        values, chosen, count = images.values, slice(classes.start, classes.stop), len(classes)
+        P, turned = (padded(each[chosen]).to(values) for each in (self.prototypes, self._turned))
         if self.metrics is None:
-            turned, squares = P, values.square().sum(-1)[:, None].expand(-1, len(P), -1)
+            squares = values.square().sum(-1)[:, None].expand(-1, count, -1)
         else:
             assert images.squares is not None  # projected by a classifier with metrics
-            metrics = self.metrics.to(values)
-            turned = metrics.turned(P, classes, self.base_classes)
-            squares = torch.einsum(
-                "nbv,kb->nkv", images.squares, metrics.shares[classes.start : classes.stop]
-            )
-        return squares, torch.einsum("nvd,kvd->nkv", values, turned), (P * turned).sum(-1)[None]
+            shares = padded(self.metrics.shares[chosen]).to(values)
+            squares = torch.einsum("nbv,kb->nkv", images.squares, shares)[:, :count]
+        xp = torch.einsum("nvd,kvd->nkv", values, turned)[:, :count]
+        return squares, xp, (P * turned).sum(-1)[None, :count]
+
+    @cached_property
+    def _turned(self) -> torch.Tensor:
+        """Prototypes multiplied by the metrics of their classes (C, V, d)."""
+        return self.prototypes if self.metrics is None else self.metrics.turned(self.prototypes)
 
     def extended(self, shots: Projected, labels: torch.Tensor, classes: range) -> TransferableClassifier:
         """Learn new classes, the next in line, from shots; shots of known classes refine their prototypes."""

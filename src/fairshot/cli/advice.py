@@ -5,10 +5,43 @@ from __future__ import annotations
 from functools import singledispatch
 
 from fairshot.errors import UserError
+from fairshot.teaching import errors as store_errors
+
+OPTIONS: dict[type, str] = {
+    store_errors.RunWithoutWeights: ": --fresh",
+    store_errors.UnknownBackbone: "; give --backbone another name",
+    store_errors.PretrainedWeightsMissing: ": --weights FILE.safetensors",
+    store_errors.UnusableWeights: "; give another file with --weights, or none",
+    store_errors.NoBaseFolder: "; give another folder with --base",
+    store_errors.TooFewHeldOut: "; give more images, or leave --choose-threshold out",
+    store_errors.UnsupportedRun: "; train one with: fairshot run doodles/sss",
+}
 
 
 @singledispatch
 def advice(problem: UserError) -> str:
     """Return what to put behind the message of an error; nothing for those that need no option."""
-    del problem
-    return ""
+    return OPTIONS.get(type(problem), "")
+
+
+@advice.register
+def _(problem: store_errors.NotAStore) -> str:
+    return f": fairshot new {problem.folder} --from RUN, or --backbone NAME"
+
+
+@advice.register
+def _(problem: store_errors.UnknownClass) -> str:
+    return f"; all are listed by: fairshot classes {problem.folder}"
+
+
+@advice.register
+def _(problem: store_errors.ClassExists) -> str:
+    return f": fairshot merge STORE {problem.name!r} {problem.new_name!r}"
+
+
+@advice.register
+def _(problem: store_errors.RunImagesMissing) -> str:
+    return (
+        f"{advice(problem.problem)}\nWith --without-images the store is made without them: it has no "
+        "examples of its base classes, and learns what is unknown from the photos it is taught alone"
+    )

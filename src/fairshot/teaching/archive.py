@@ -28,8 +28,8 @@ def export_archive(folder: str | Path, archive: str | Path) -> None:
     folder, archive = Path(folder), Path(archive)
     Store(folder).close()  # refuses a folder that is no store
     archive.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=archive.parent) as place:
-        database, partial = Path(place) / DATABASE, Path(place) / "archive.zip"
+    with tempfile.TemporaryDirectory(dir=archive.parent) as temporary:
+        database, partial = Path(temporary) / DATABASE, Path(temporary) / "archive.zip"
         connection = connect(folder / DATABASE)
         connection.execute("VACUUM INTO ?", (str(database),))
         connection.close()

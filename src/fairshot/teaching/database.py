@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from fairshot.errors import UserError
-from fairshot.teaching.errors import OtherFormat
 
 DATABASE = "store.sqlite"
 FORMAT = 2
@@ -94,7 +93,10 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     except sqlite3.DatabaseError as problem:
         raise UserError(f"{path} is not the database of a store ({problem})") from None
     if version != FORMAT:
-        raise OtherFormat(path, version, FORMAT)
+        raise UserError(
+            f"{path} is a store of format {version}, and this version of fairshot reads format {FORMAT}; "
+            "make the store again from its run or backbone, and teach it the photos again"
+        )
     with sqlite3.connect(":memory:") as expected:
         expected.executescript(SCHEMA)
         if found != _schema_of(expected):

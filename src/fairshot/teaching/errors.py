@@ -16,25 +16,6 @@ class NotAStore(UserError):
         super().__init__(f"{folder} is not a store; make one from a run or from a pretrained backbone")
 
 
-class OtherFormat(UserError):
-    """A store that another version of fairshot wrote."""
-
-    def __init__(self, path: Path, found: int, expected: int) -> None:
-        self.path, self.found, self.expected = path, found, expected
-        super().__init__(
-            f"{path} is a store of format {found}, and this version of fairshot reads format {expected}; "
-            "make the store again from its run or backbone, and teach it the photos again"
-        )
-
-
-class FolderExists(UserError):
-    """A folder that should be made is there already."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        super().__init__(f"{folder} exists already; give the name of a new folder")
-
-
 class NoClasses(UserError):
     """A store without classes was asked something."""
 
@@ -56,17 +37,6 @@ class ClassExists(UserError):
     def __init__(self, name: str, new_name: str) -> None:
         self.name, self.new_name = name, new_name
         super().__init__(f"there is a class {new_name!r} already; to put both together, merge them")
-
-
-class PhotoOfAnotherClass(UserError):
-    """A photo was to be taught that belongs to another class."""
-
-    def __init__(self, owner: str) -> None:
-        self.owner = owner
-        super().__init__(
-            f"one of the photos is stored as {owner!r} already, and a photo has one class; leave it out, or "
-            f"merge or forget {owner!r} first"
-        )
 
 
 class UnreadablePhotos(UserError):
@@ -129,8 +99,8 @@ class PretrainedWeightsMissing(UserError):
     def __init__(self, backbone: str, reason: object) -> None:
         self.backbone = backbone
         super().__init__(
-            f"the pretrained weights of {backbone} could not be loaded. Go online once, so that they are "
-            f"kept, or give them as a safetensors file ({reason})"
+            f"the pretrained weights of {backbone} could not be loaded ({reason}). Go online once, so that "
+            "they are kept, or give them as a file"
         )
 
 
@@ -148,11 +118,3 @@ class NoBaseFolder(UserError):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         super().__init__(f"{folder} is not a folder; images are expected as {folder}/<class>/*.jpg")
-
-
-class MissingPackages(UserError):
-    """Packages that only ONNX needs are not installed."""
-
-    def __init__(self, name: str | None) -> None:
-        self.name = name
-        super().__init__(f"ONNX needs more packages: pip install 'fairshot[export]' ({name})")

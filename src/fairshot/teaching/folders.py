@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fairshot.teaching.errors import FolderExists
+from fairshot.errors import UserError
 
 
 def check_free(folder: Path) -> None:
     """Refuse a folder that holds something; worth asking before long work whose result goes there."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FolderExists(folder)
+        raise UserError(f"{folder} exists already; give the name of a new folder")
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from fairshot.benchmarks.images import decode_image
 from fairshot.errors import UserError
 from fairshot.models.pixels import DevicePictures
 from fairshot.teaching.confidence import Decisions
-from fairshot.teaching.errors import MissingPackages, NoClasses
+from fairshot.teaching.errors import NoClasses
 from fairshot.teaching.network import Network
 from fairshot.teaching.snapshot import Snapshot
 from fairshot.teaching.store import Store
@@ -64,7 +64,9 @@ def export_onnx(store: Store, path: str | Path) -> Checked:
         import onnxruntime  # noqa: F401
         import onnxscript  # noqa: F401
     except ImportError as problem:
-        raise MissingPackages(problem.name) from None
+        raise UserError(
+            f"ONNX needs more packages: pip install 'fairshot[export]' ({problem.name})"
+        ) from None
     snapshot = store.snapshot()
     if not snapshot.rows:
         raise NoClasses

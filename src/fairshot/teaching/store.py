@@ -31,7 +31,6 @@ from fairshot.teaching.errors import (
     ClassExists,
     NoClasses,
     NotAStore,
-    PhotoOfAnotherClass,
     UnknownClass,
     UnreadablePhotos,
 )
@@ -314,7 +313,10 @@ class Store:
         if owner == class_id:
             return False
         if owner_name is not None:
-            raise PhotoOfAnotherClass(owner_name)
+            raise UserError(
+                f"one of the photos is stored as {owner_name!r} already, and a photo has one class; leave it "
+                f"out, or merge or forget {owner_name!r} first"
+            )
         log.change("image", image, class_id)
         return True
 
