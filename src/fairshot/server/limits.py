@@ -15,8 +15,8 @@ class Limits:
     file_bytes: int = 12 * 2**20
     files: int = 20  # in one request
     pixels: int = 40_000_000  # of one image, judged by its header
-    side: int = 12_000  # pixels of the longer side; a drawing is made square, which takes its square of memory
-    aspect: int = 20  # longer over shorter side; a photo is resized until its shorter side fits the embedder
+    side: int = 12_000  # pixels of the longer side; drawings are made square, which takes much memory
+    aspect: int = 20  # longer over shorter side; photos are resized by their shorter side
     header_seconds: float = 10.0  # until the head of a request must have arrived
     body_seconds: float = 30.0  # until its body must have arrived
     waiting: int = 64  # images that may wait for an answer; further ones are refused
