@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 
 
 class UserError(ValueError):
@@ -12,6 +14,49 @@ class UserError(ValueError):
     A subclass keeps what was given and expected in fields. Its message names no option of a command: callers
     from Python have none. `fairshot.cli.advice` adds which option helps.
     """
+
+
+@dataclass(eq=False)
+class UnknownRecipe(UserError):
+    """A recipe was named that is neither a file nor part of the package."""
+
+    source: str
+    known: Sequence[str]
+
+    def __str__(self) -> str:
+        of_method = [name for name in self.known if name.partition("/")[2] == self.source]
+        meant = f"; did you mean {' or '.join(of_method)}?" if of_method else ""
+        return (
+            f"recipe: {self.source!r} is neither a file nor one of the recipes that come with fairshot"
+            f"{meant or did_you_mean(self.source, self.known)}"
+        )
+
+
+@dataclass(eq=False)
+class BadOverride(UserError):
+    """A change of one key of a recipe, `key=value`, that cannot be applied."""
+
+    override: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.override!r}: {self.problem}"
+
+
+@dataclass(eq=False)
+class MethodNotLoaded(UserError):
+    """A recipe is of a method from a file of its own, whose code is not run unless that is asked for."""
+
+    recipe: Path
+    name: str
+    kept: str | None = None  # file.py:Class of a copy beside the recipe, which whoever runs it may name
+
+    def __str__(self) -> str:
+        named = f"; to run it, write name: {self.kept} into {self.recipe}" if self.kept else ""
+        return (
+            f"{self.recipe}: {self.name} is a method from a file of its own, "
+            f"and reading a run runs no code{named}"
+        )
 
 
 class TrainingStopped(Exception):

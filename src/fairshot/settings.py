@@ -1,4 +1,4 @@
-"""Settings: typed values of a recipe, refused as a whole when one of them cannot be used."""
+"""Settings: the typed sections of a recipe, and messages about values that cannot be used."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from fairshot.errors import did_you_mean
 
 
 class Settings(BaseModel):
-    """A section of a recipe: no unknown key, no number that is none, nothing changed afterwards."""
+    """A section of a recipe. It refuses unknown keys, infinite numbers and NaN, and cannot be changed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @field_validator("*", mode="before")
     @classmethod
-    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse yes and no where a number is expected; pydantic would read them as 1 and 0."""
+    def _no_bool_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse true and false where a number is expected; pydantic would read them as 1 and 0."""
         expected = cls.model_fields[str(info.field_name)].annotation
         if isinstance(value, bool) and bool not in (expected, *get_args(expected)):
-            raise ValueError("yes or no is not expected here")
+            raise ValueError("true or false is not expected here")
         return value
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Walk the settings as dotted keys and plain values."""
+    """Yield dotted keys and their values: ("training.epochs", 60)."""
     for key, value in settings.items():
         if isinstance(value, Mapping):
             yield from flat(value, f"{prefix}{key}.")
@@ -44,7 +44,7 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    """Say which settings of a run and of a recipe differ; nothing if none does."""
+    """Say which settings of a run (there) and of a recipe (here) differ; empty if none does."""
     there, here = dict(flat(theirs)), dict(flat(ours))
     return ", ".join(
         f"{key} is {there.get(key)} there and {here.get(key)} here"
@@ -73,7 +73,7 @@ def explain(
 ) -> str:
     """Return one line for each key of the settings that cannot be used, named with its section.
 
-    `further` are sections whose keys the settings do not know themselves.
+    `further` are the settings of sections whose keys `settings` does not define, by their names.
     """
     lines = []
     for error in problem.errors():
@@ -90,12 +90,12 @@ def explain(
 
 
 def _meant(settings: type[Settings], path: Sequence[int | str], further: Mapping[str, type[Settings]]) -> str:
-    """Ask for the section in which there is a key of this name, or for the key that is spelt alike."""
+    """Ask whether the same key of another section was meant, or a key that is spelt alike."""
     *sections, key = (str(part) for part in path)
     section: Any = settings
     for name in sections:
         section = section.model_fields[name].annotation
     below = {name: field.annotation for name, field in section.model_fields.items()} | dict(further)
-    homes = [name for name, one in below.items() if key in getattr(one, "model_fields", ())]
-    # the very name in another section is likelier to be meant than one that is spelt alike
-    return f"; did you mean {homes[0]}.{key}?" if homes else did_you_mean(key, section.model_fields)
+    having = [name for name, one in below.items() if key in getattr(one, "model_fields", ())]
+    # The same key in another section is more likely than a misspelt one.
+    return f"; did you mean {having[0]}.{key}?" if having else did_you_mean(key, section.model_fields)

@@ -283,29 +283,12 @@ def test_without_a_terminal_progress_is_a_line_now_and_then(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--set", "training.epoch=3"], "training.epoch: unknown key; did you mean epochs?\n"),
-        (["--set", "trainig.epochs=3"], "trainig: unknown key; did you mean training?\n"),
-        (["--set", "epochs=3"], "epochs: unknown key; did you mean training.epochs?\n"),
-        (["--set", "gamma=0.2"], "gamma: unknown key; did you mean method.gamma?\n"),
-        (["--set", "shot_seed=1"], "shot_seed: unknown key; did you mean benchmark.shot_seed?\n"),
-        (["--set", "method.gama=0.2"], "method.gama: unknown key; did you mean gamma?\n"),
-        (["--set", "model.colour=red"], "model.colour: unknown key\n"),
-        (["--set", "training.epochs=many"], "training.epochs: "),
-        (["--set", "training.epochs=yes"], "training.epochs: "),
-        (["--set", "training.learning_rate=.nan"], "training.learning_rate: "),
         (["--set", "benchmark.way=70"], "benchmark.way: 70 does not fit"),
-        (["--set", "benchmark.shots=0"], "benchmark.shots: "),
         (["--set", "benchmark.shots=500"], "benchmark.shots: 500 shots"),
         (["--set", "benchmark.name=doodle"], "benchmark.name: there is no benchmark 'doodle'"),
-        (["--set", "method.lam=[0.4, 1.2]"], "method.lam.1: "),
-        (["--set", "method.lam=[0.6, 0.4]"], "method.lam: expected two numbers in rising order"),
-        (["--set", "method.name=sssss"], "method.name: 'sssss' is unknown; known are "),
-        (["--set", "method.sr_width=0"], "method.sr_width: "),
         (["--set", "model.backbone=resnet7"], "model.backbone: 'resnet7' is neither"),
-        (["--set", "model.std=[0]"], "model.std.0: "),
-        (["--set", "model.resize=10"], "model.resize: expected at least model.size"),
-        (["--set", "views.crop_area=[0.9, 0.1]"], "views.crop_area: expected two numbers in rising order"),
-        (["--set", "training"], "--set 'training': expected key=value"),
+        (["--set", "training.epoch=3"], "training.epoch: unknown key; did you mean epochs?\n"),
+        (["--set", "training"], "'training': expected key=value; an example is --set training.epochs=10\n"),
         (["--seed", "-1"], "seed: "),
         (["--device", "tpu"], "device: 'tpu' was given"),
     ],
@@ -320,20 +303,10 @@ def test_what_cannot_be_run_is_one_message_and_leaves_nothing(tmp_path, argument
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".std")] == ["tiny.yaml"]
 
 
-def test_recipes_that_cannot_be_read_are_named(tmp_path):
-    (tmp_path / "broken.yaml").write_text("training: {epochs: [")
-    (tmp_path / "list.yaml").write_text("- 1\n- 2\n")
-    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+def test_a_folder_that_cannot_be_written_or_a_network_that_is_none_is_named(tmp_path):
     (tmp_path / "file").write_text("in the way")
     for arguments, message in (
-        (["broken.yaml"], "broken.yaml is not YAML"),
-        (["list.yaml"], "list.yaml must hold keys and values"),
-        (["binary.yaml"], "binary.yaml cannot be read"),
-        (["nowhere.yaml"], "'nowhere.yaml' is neither a file nor one of the recipes "),
-        (["doodles/ssss"], "did you mean doodles/sss?"),
-        (["doodles/sss", "--set", "method.name=c_fsil"], "did you mean c_fscil?"),
         (["doodles/sss", "--set", "model.backbone=resnett18"], "did you mean resnet18?"),
-        (["sss_bgmm"], "did you mean cifar100/sss_bgmm or cub200/sss_bgmm or doodles/sss_bgmm or "),
         (["doodles/sss", "--out", "file"], "--out file"),
     ):
         command = fairshot(tmp_path, "run", *arguments)

@@ -1,4 +1,4 @@
-"""ALICE: fused classes under an angular penalty, a projector that goes, prototypes of as few images."""
+"""ALICE: fused classes under an angular margin, a projector that is dropped, balanced prototypes."""
 
 import math
 
@@ -6,12 +6,8 @@ import pytest
 import torch
 
 from fairshot.methods.alice import AngularPenalty
-from fairshot.methods.replay_method import nearest_to_mean
-from support.toys import after_base, toy_method, toy_stream
-
-
-def uniform(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+from fairshot.methods.prototype_method import nearest_to_mean
+from support.toys import after_base, toy_method, toy_stream, uniform
 
 
 def test_the_images_nearest_their_class_mean_are_chosen():

@@ -1,4 +1,4 @@
-"""BiDist: only a last stage learns on, two teachers hold it back, a small net mixes both branches."""
+"""BiDist: only the last stage is fine-tuned, with two teachers; a small net mixes both branches."""
 
 import math
 
@@ -6,13 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from fairshot.methods.bidist import FineTuning, trust_in_base
+from fairshot.methods.bidist import FineTuning, base_teacher_weights
 from fairshot.models.backbones import stages
-from support.toys import after_base, fit_toy, toy_stream
-
-
-def uniform(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+from support.toys import after_base, fit_toy, toy_stream, uniform
 
 
 def test_one_picture_of_every_class_is_kept():
@@ -40,15 +36,22 @@ def test_a_session_leaves_the_base_branch_and_all_but_the_last_stage_alone():
     assert any(key.startswith(f"current.backbone.stages.{last}.") for key in changed)
     assert any(key.startswith("mixer.") for key in changed)
     for key in changed:
-        allowed = (f"current.backbone.stages.{last}.", "mixer.", "rows", "prototypes", "counts", "exemplar")
+        allowed = (
+            f"current.backbone.stages.{last}.",
+            "mixer.",
+            "classifier",
+            "prototypes",
+            "counts",
+            "exemplar",
+        )
         assert key.startswith(allowed), key
         assert "running" not in key
     assert len(stages(method.current.backbone)) == 3
 
 
-def test_base_classes_trust_the_base_teacher_and_others_by_resemblance():
+def test_the_base_teacher_counts_wholly_for_base_classes_and_by_resemblance_for_others():
     means = uniform(7, 5) - 0.4
-    found = trust_in_base(means, 4, 16.0)
+    found = base_teacher_weights(means, 4, 16.0)
     assert found[:4].tolist() == [1.0] * 4
     for c in range(4, 7):
         shares = {
@@ -60,7 +63,7 @@ def test_base_classes_trust_the_base_teacher_and_others_by_resemblance():
         assert float(found[c]) == pytest.approx(expected)
 
 
-def lesson() -> FineTuning:
+def fine_tuning() -> FineTuning:
     method, shots = after_base("bidist"), toy_stream().sessions[1].train
     labels = torch.from_numpy(shots.labels)
     features = method.embed(shots.pictures)
@@ -71,17 +74,19 @@ def lesson() -> FineTuning:
 
 @torch.no_grad()
 def test_the_teachers_are_the_base_branch_and_the_branch_before():
-    one = lesson()
+    tuning = fine_tuning()
     logits = 3 * uniform(16, 8)
     losses = []
     for i in range(16):
         parts = []
-        for teacher in (one.by_base[i], one.by_previous[i]):
+        for teacher in (tuning.base_teacher[i], tuning.previous_teacher[i]):
             p, q = teacher.double().softmax(0), logits[i, : len(teacher)].softmax(0)
             parts.append(sum(float(a) * (math.log(a) - math.log(b)) for a, b in zip(p, q, strict=True)))
-        losses.append(float(one.trust[i]) * parts[0] + (1 - float(one.trust[i])) * parts[1])
-    assert float(one.held_back(logits)) == pytest.approx(sum(losses) / 16, rel=1e-4)
-    torch.testing.assert_close(one.by_base, one.by_previous[:, :6])  # before the first session they agree
+        weight = float(tuning.base_weights[i])
+        losses.append(weight * parts[0] + (1 - weight) * parts[1])
+    assert float(tuning.distillation(logits)) == pytest.approx(sum(losses) / 16, rel=1e-4)
+    # before the first session they agree
+    torch.testing.assert_close(tuning.base_teacher, tuning.previous_teacher[:, :6])
 
 
 def test_without_a_session_both_branches_agree():
@@ -103,5 +108,5 @@ def test_the_mixing_net_tells_novel_images_from_base_ones():
     assert novel[is_novel].mean() > novel[~is_novel].mean() + 0.1
     mixed = method.scores(features)
     base = torch.cosine_similarity(features["g"], method.prototypes[:, 0][None], dim=2)
-    current = torch.cosine_similarity(features["g_tilde"], method.rows[None], dim=2)
+    current = torch.cosine_similarity(features["g_tilde"], method.classifier[None], dim=2)
     torch.testing.assert_close(mixed, (1 - novel[:, None]) * base + novel[:, None] * current)

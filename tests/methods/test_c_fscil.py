@@ -6,13 +6,9 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from fairshot.methods.c_fscil import SharpEpisodes, crowding, nudged, soft_abs
+from fairshot.methods.c_fscil import crowding, nudged, soft_abs
 from fairshot.training.episodes import Episode
-from support.toys import after_base, toy_method, toy_stream
-
-
-def uniform(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+from support.toys import after_base, toy_method, toy_stream, uniform
 
 
 def cosines(prototypes: torch.Tensor) -> torch.Tensor:
@@ -32,7 +28,7 @@ def test_the_sharpened_cosine_is_even_and_ignores_what_is_nearly_orthogonal():
 
 
 def test_the_loss_of_an_episode():
-    objective = SharpEpisodes(toy_method("c_fscil").embedder, Episode(2, 2, 1), 10).double().eval()
+    objective = toy_method("c_fscil").episode_objective(Episode(2, 2, 1)).double().eval()
     view = uniform(12, 1, 14, 14)  # two episodes
     with torch.no_grad():
         loss = objective([view], torch.zeros(12), torch.empty(12, 0))
@@ -96,5 +92,5 @@ def test_mode_mean_changes_no_weight():
         if key.startswith(("embedder.", "realigned.")):
             assert torch.equal(before[key], method.tensors()[key])
     with torch.no_grad():
-        expected = method.readout(method.prototypes[:, 0])
+        expected = method.projector(method.prototypes[:, 0])
         assert torch.equal(method.targets(), expected)

@@ -1,4 +1,4 @@
-"""CEC: attention over prototypes and one query, learnt in episodes whose later classes are turned images."""
+"""CEC: attention over prototypes and one query, episodes with rotated images as novel classes."""
 
 import math
 import re
@@ -9,27 +9,23 @@ import pytest
 import torch
 
 from fairshot.errors import TrainingStopped, UserError
-from fairshot.methods.cec import ClassifierAttention, PseudoSessions
+from fairshot.methods.cec import GraphAttention, PseudoIncrementalEpisodes
 from fairshot.training.episodes import Episode
 from fairshot.training.loop import TrainingSettings
-from support.toys import after_base, fit_toy, toy_method, toy_stream
+from support.toys import after_base, fit_toy, toy_method, toy_stream, uniform
 
 
-def uniform(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def attention() -> ClassifierAttention:
+def attention() -> GraphAttention:
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return ClassifierAttention(6).double()
+        return GraphAttention(6).double()
 
 
-def attended_by_hand(layer: ClassifierAttention, tokens: torch.Tensor) -> torch.Tensor:
+def attended_by_hand(layer: GraphAttention, tokens: torch.Tensor) -> torch.Tensor:
     """Self-attention over tokens (T, d), one token after the other."""
     out = []
     for token in tokens:
-        products = [float(layer.look(token) @ layer.offer(other)) / math.sqrt(6) for other in tokens]
+        products = [float(layer.query(token) @ layer.key(other)) / math.sqrt(6) for other in tokens]
         total = sum(math.exp(product) for product in products)
         mixed = sum(
             math.exp(p) / total * layer.value(other) for p, other in zip(products, tokens, strict=True)
@@ -41,12 +37,12 @@ def attended_by_hand(layer: ClassifierAttention, tokens: torch.Tensor) -> torch.
 @torch.no_grad()
 def test_it_is_self_attention_over_all_prototypes_and_one_query():
     layer, prototypes, queries = attention(), uniform(2, 4, 6), uniform(2, 3, 6, seed=1)
-    adapted, seen = layer(prototypes, queries)
+    adapted, query = layer(prototypes, queries)
     for e in range(2):
         for n in range(3):
             expected = attended_by_hand(layer, torch.cat([prototypes[e], queries[e, n : n + 1]]))
             torch.testing.assert_close(adapted[e, n], expected[:-1])
-            torch.testing.assert_close(seen[e, n], expected[-1])
+            torch.testing.assert_close(query[e, n], expected[-1])
 
 
 def test_a_new_class_changes_what_queries_and_old_prototypes_become():
@@ -78,32 +74,32 @@ def test_a_class_with_too_few_images_repeats_some():
     assert (labels[order.reshape(-1, 5)] == labels[order.reshape(-1, 5)][:, :1]).all()
 
 
-def sessions(**shape) -> PseudoSessions:
-    return PseudoSessions(toy_method("cec").embedder, Episode(**shape), scale=16).double().eval()
+def episodes(**shape) -> PseudoIncrementalEpisodes:
+    return toy_method("cec").episode_objective(Episode(**shape)).double().eval()
 
 
-def test_the_images_of_an_episode_are_turned_alike():
-    objective = sessions(way=2, shots=1, queries=1)
+def test_the_images_of_an_episode_are_rotated_alike():
+    objective = episodes(way=2, shots=1, queries=1)
     images, noise = uniform(12, 1, 5, 5), torch.full((12,), 0.99, dtype=torch.float64)
     noise[0], noise[4], noise[8] = 0.1, 0.5, 0.9  # the first of each of three episodes decides
-    turned = objective.turned(images, noise)
+    rotated = objective.rotated(images, noise)
     for i in range(12):
         expected = np.rot90(images[i, 0].numpy(), 1 + i // 4)
-        np.testing.assert_array_equal(turned[i, 0].numpy(), expected)
+        np.testing.assert_array_equal(rotated[i, 0].numpy(), expected)
 
 
 def test_the_loss_tells_base_and_pseudo_novel_classes_apart():
-    objective = sessions(way=2, shots=2, queries=1)
-    view, noise = uniform(6, 1, 14, 14), torch.full((6, 1), 0.4, dtype=torch.float64)  # half a turn
+    objective = episodes(way=2, shots=2, queries=1)
+    view, noise = uniform(6, 1, 14, 14), torch.full((6, 1), 0.4, dtype=torch.float64)  # by 180 degrees
     with torch.no_grad():
         loss = objective([view], torch.zeros(6), noise)
         embed = lambda images: objective.embedder(images)[0]  # noqa: E731
-        plain, turned = embed(view), embed(view.rot90(2, (2, 3)))
-        prototypes = torch.stack([part[[0 + i, 1 + i]].mean(0) for part in (plain, turned) for i in (0, 3)])
-        queries = torch.stack([part[2 + i] for part in (plain, turned) for i in (0, 3)])
+        plain, rotated = embed(view), embed(view.rot90(2, (2, 3)))
+        prototypes = torch.stack([part[[0 + i, 1 + i]].mean(0) for part in (plain, rotated) for i in (0, 3)])
+        queries = torch.stack([part[2 + i] for part in (plain, rotated) for i in (0, 3)])
         losses = []
         for label, query in enumerate(queries):
-            adapted, seen = objective.embedder.attention(prototypes[None], query[None, None])
+            adapted, seen = objective.attention(prototypes[None], query[None, None])
             cosines = [16 * float(torch.cosine_similarity(seen[0, 0], p, dim=0)) for p in adapted[0, 0]]
             losses.append(math.log(sum(map(math.exp, cosines))) - cosines[label])
     assert float(loss) == pytest.approx(sum(losses) / 4)
@@ -127,15 +123,15 @@ def test_the_attention_learns_only_in_the_episodes():
 
 
 def test_a_training_that_stops_in_the_episodes_says_so(tmp_path):
-    training, told = TrainingSettings(epochs=1, batch=60, learning_rate=0.02), []
+    training, messages = TrainingSettings(epochs=1, batch=60, learning_rate=0.02), []
     for _ in range(100):
         try:
             fit_toy("cec", folder=tmp_path, training=training, deadline=0.0)
         except TrainingStopped as stopped:
-            told.append(str(stopped))
+            messages.append(str(stopped))
         else:
             break
-    first, last = told[0], told[-1]
+    first, last = messages[0], messages[-1]
     assert re.fullmatch(r"stopped after 1 of (\d+) steps", first)
     assert re.fullmatch(r"stopped after (\d+) of \1 steps in episodes", last)
 

@@ -1,4 +1,4 @@
-"""FACT: virtual prototypes are orthogonal and stay as they were drawn; the reserving losses; its answers."""
+"""FACT: virtual prototypes are orthogonal and stay fixed; the losses that reserve space; its predictions."""
 
 import math
 
@@ -9,11 +9,7 @@ from fairshot.errors import UserError
 from fairshot.methods.fact import FACT, FACTSettings, ForwardCompatible
 from fairshot.models.backbones import build_backbone, stages
 from fairshot.models.embedder import ModelSettings
-from support.toys import after_base, fit_toy, toy_method, toy_stream
-
-
-def uniform(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+from support.toys import after_base, fit_toy, toy_method, toy_stream, uniform
 
 
 def objective(**options) -> ForwardCompatible:
@@ -22,7 +18,7 @@ def objective(**options) -> ForwardCompatible:
         return toy_method("fact", **options).objective().double().eval()
 
 
-def test_virtual_prototypes_are_orthogonal_one_a_class_to_come():
+def test_virtual_prototypes_are_orthogonal_one_per_future_class():
     method = toy_method("fact")
     assert method.virtual.shape == (4, 128)
     torch.testing.assert_close(method.virtual @ method.virtual.T, torch.eye(4))
@@ -44,19 +40,19 @@ def cross_entropy(logits: dict[int, float], target: int) -> float:
     return math.log(sum(math.exp(value) for value in logits.values())) - logits[target]
 
 
-def test_images_lean_towards_the_best_virtual_class_they_may_after_their_own():
+def test_with_its_class_masked_an_image_belongs_to_the_best_virtual_class_allowed():
     trained, logits, rows = objective(reserved=2), 3 * uniform(5, 10), torch.tensor([0, 5, 2, 2, 1])
     losses = []
     for row, label in zip(logits.tolist(), rows.tolist(), strict=True):
         others = {c: value for c, value in enumerate(row) if c != label}
         allowed = [6 + v for v in range(4) if trained.allowed[label, v]]
         losses.append(cross_entropy(others, max(allowed, key=row.__getitem__)))
-    assert float(trained.lean(logits, rows)) == pytest.approx(sum(losses) / 5)
+    assert float(trained.virtual_loss(logits, rows)) == pytest.approx(sum(losses) / 5)
 
 
-def test_mixtures_are_placed_at_a_virtual_class_and_then_at_a_base_class():
+def test_mixups_belong_to_a_virtual_class_and_then_to_a_base_class():
     logits = 3 * uniform(5, 10, seed=4)
-    for found, row in zip(objective().place(logits).tolist(), logits.tolist(), strict=True):
+    for found, row in zip(objective().mixup_loss(logits).tolist(), logits.tolist(), strict=True):
         virtual = max(range(6, 10), key=row.__getitem__)
         rest = {c: value for c, value in enumerate(row) if c != virtual}
         base = max(range(6), key=row.__getitem__)
@@ -80,27 +76,30 @@ def test_neighbours_are_mixed_after_the_second_stage():
             torch.testing.assert_close(mixed[3 * v + 2], expected)
 
 
-def test_neighbours_of_the_same_class_are_not_placed():
+def test_neighbours_of_the_same_class_have_no_mixup_loss():
     trained = objective(views=1, weight=1.0)
     views, noise = [uniform(3, 1, 14, 14)], uniform(3, 1, seed=1)
     with torch.no_grad():
         plain, mixed = trained.logits(views, noise[:2, 0]).chunk(2)
-        rows = torch.tensor([2, 2, 4])
-        expected = torch.nn.functional.cross_entropy(plain[:, :6], rows[:2]) + trained.lean(plain, rows[:2])
-        expected = expected + trained.place(mixed)[1] / 2
-        torch.testing.assert_close(trained(views, rows, noise), expected)
+        labels = torch.tensor([2, 2, 4])
+        expected = torch.nn.functional.cross_entropy(plain[:, :6], labels[:2])
+        expected = expected + trained.virtual_loss(plain, labels[:2])
+        expected = expected + trained.mixup_loss(mixed)[1] / 2
+        torch.testing.assert_close(trained(views, labels, noise), expected)
 
 
-def test_an_answer_blends_both_looks():
-    method = after_base("fact", virtual_share=0.3, looked_through=2)
+def test_a_prediction_blends_cosines_with_those_to_virtual_prototypes():
+    method = after_base("fact", virtual_share=0.3, nearest_virtual=2)
     method.learn(toy_stream().sessions[1].train)
     features = method.embed(toy_stream().base.test.pictures.take([0, 50]))
     for row, feature in zip(method.scores(features).tolist(), features["g"][:, 0], strict=True):
         cosine = lambda a, b: float(a @ b / (a.norm() * b.norm()))  # noqa: E731
         plain = [16 * cosine(feature, p[0]) for p in method.prototypes]
-        look = [cosine(feature, v) for v in method.virtual]
-        kept = sorted(range(4), key=look.__getitem__)[-2:]
-        through = [sum(look[v] * cosine(p[0], method.virtual[v]) for v in kept) for p in method.prototypes]
+        to_virtual = [cosine(feature, v) for v in method.virtual]
+        kept = sorted(range(4), key=to_virtual.__getitem__)[-2:]
+        through = [
+            sum(to_virtual[v] * cosine(p[0], method.virtual[v]) for v in kept) for p in method.prototypes
+        ]
         softmax = lambda logits: [math.exp(x) / sum(map(math.exp, logits)) for x in logits]  # noqa: E731
         expected = [0.7 * a + 0.3 * b for a, b in zip(softmax(plain), softmax(through), strict=True)]
         assert row == pytest.approx(expected, abs=1e-5)

@@ -1,16 +1,12 @@
-"""FCIL: information between levels, information of answers, relations that are kept."""
+"""FCIL: mutual information between levels and of predictions, relations that are kept."""
 
 import math
 
 import pytest
 import torch
 
-from fairshot.methods.fcil import EmbeddingInfomax, information_bound, information_of, relation_change
-from support.toys import after_base, toy_method, toy_stream
-
-
-def uniform(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+from fairshot.methods.fcil import EmbeddingInfomax, info_nce, mutual_information, relation_change
+from support.toys import after_base, toy_method, toy_stream, uniform
 
 
 def test_the_bound_is_that_of_noise_contrastive_estimation():
@@ -21,19 +17,19 @@ def test_the_bound_is_that_of_noise_contrastive_estimation():
         forth = cosine[i][i] - math.log(sum(math.exp(x) for x in cosine[i]))
         back = cosine[i][i] - math.log(sum(math.exp(cosine[j][i]) for j in range(4)))
         terms.append((forth + back) / 2)
-    assert float(information_bound(one, other, 0.2)) == pytest.approx(sum(terms) / 4)
-    assert information_bound(torch.eye(4), torch.eye(4), 0.01) == pytest.approx(0)  # nothing is unclear
-    assert information_bound(torch.ones(4, 2), torch.ones(4, 2), 0.5) == pytest.approx(-math.log(4))
+    assert float(info_nce(one, other, 0.2)) == pytest.approx(sum(terms) / 4)
+    assert info_nce(torch.eye(4), torch.eye(4), 0.01) == pytest.approx(0)  # nothing is unclear
+    assert info_nce(torch.ones(4, 2), torch.ones(4, 2), 0.5) == pytest.approx(-math.log(4))
 
 
-def test_answers_tell_most_when_they_are_sure_and_differ():
-    assert information_of(torch.eye(4)) == pytest.approx(math.log(4))
-    assert information_of(torch.full((5, 4), 0.25)) == pytest.approx(0)
-    assert information_of(torch.eye(4)[[1, 1, 1]]) == pytest.approx(0)
-    answers = (uniform(3, 4) * 3).softmax(1)
+def test_predictions_tell_most_when_they_are_certain_and_differ():
+    assert mutual_information(torch.eye(4)) == pytest.approx(math.log(4))
+    assert mutual_information(torch.full((5, 4), 0.25)) == pytest.approx(0)
+    assert mutual_information(torch.eye(4)[[1, 1, 1]]) == pytest.approx(0)
+    probabilities = (uniform(3, 4) * 3).softmax(1)
     entropy = lambda row: -sum(p * math.log(p) for p in row)  # noqa: E731
-    expected = entropy(answers.mean(0).tolist()) - sum(map(entropy, answers.tolist())) / 3
-    assert float(information_of(answers)) == pytest.approx(expected)
+    expected = entropy(probabilities.mean(0).tolist()) - sum(map(entropy, probabilities.tolist())) / 3
+    assert float(mutual_information(probabilities)) == pytest.approx(expected)
 
 
 def test_relations_are_compared_as_distributions_over_known_classes():
@@ -66,7 +62,7 @@ def test_the_level_before_the_last_stage_meets_the_last_one_of_another_view():
     bounds, losses = [], []
     for v in range(2):
         low, high = trained.low(levels[v][0].mean((2, 3))), trained.high(levels[1 - v][1])
-        bounds.append(float(information_bound(low, high, 0.1)))
+        bounds.append(float(info_nce(low, high, 0.1)))
         logits = 16 * trained.head(levels[v][1])
         losses.append(float(torch.nn.functional.cross_entropy(logits, labels)))
         torch.testing.assert_close(levels[v][1], trained.embedder(views[v])[0])
@@ -87,16 +83,16 @@ def test_a_session_refines_new_prototypes_and_leaves_old_ones():
 
 def test_refining_tells_more_of_the_shots_and_structure_keeps_relations():
     shots = toy_stream().sessions[1].train
-    told, changed = {}, {}
+    information, changed = {}, {}
     for weight in (0.0, 1.0):
         method = after_base("fcil", structure_weight=weight, information_weight=2.0)
         method.learn(shots)
         features = method.embed(shots.pictures)
-        told[weight] = float(information_of((16 * method.scores(features)).softmax(1)))
+        information[weight] = float(mutual_information((16 * method.scores(features)).softmax(1)))
         changed[weight] = float(
             relation_change(method.refined[6:, 0], method.prototypes[6:, 0], method.refined[:6, 0], 16)
         )
     method.refined = method.prototypes
-    plain = float(information_of((16 * method.scores(features)).softmax(1)))
-    assert told[0.0] > plain
+    plain = float(mutual_information((16 * method.scores(features)).softmax(1)))
+    assert information[0.0] > plain
     assert changed[1.0] < changed[0.0] / 2

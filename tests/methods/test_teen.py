@@ -7,11 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairshot.methods.teen import calibrated
-from support.toys import after_base, toy_stream
-
-
-def uniform(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+from support.toys import after_base, toy_stream, uniform
 
 
 def unit(vector: list[float]) -> list[float]:
@@ -51,12 +47,12 @@ def test_base_prototypes_and_what_is_stored_stay():
     method = after_base("teen", shift=0.7)
     base = method.prototypes.clone()
     method.learn(toy_stream().sessions[1].train)
-    answering = method.answering_prototypes()
-    assert torch.equal(answering[:6], base)
+    calibrated_now = method.calibrated_prototypes()
+    assert torch.equal(calibrated_now[:6], base)
     assert torch.equal(method.prototypes[:6], base)
-    assert not torch.allclose(answering[6:], method.prototypes[6:])
+    assert not torch.allclose(calibrated_now[6:], method.prototypes[6:])
     expected = calibrated(method.prototypes[6:], base, 0.7, 16.0)
-    assert torch.equal(answering[6:], expected)
+    assert torch.equal(calibrated_now[6:], expected)
 
 
 def test_without_a_shift_it_answers_as_the_nearest_mean():

@@ -1,4 +1,4 @@
-"""TOPIC: a neural gas over the features, anchors that hold old nodes, and nodes that grow."""
+"""TOPIC: a neural gas over the features, anchors that keep old nodes in place, and new nodes."""
 
 import numpy as np
 import pytest
@@ -8,16 +8,12 @@ from fairshot.methods.topic import (
     FineTuning,
     anchor_loss,
     by_class,
-    neighbours,
     neural_gas,
+    node_edges,
+    region_variance,
     spaced,
-    spread_around,
 )
-from support.toys import after_base, fit_toy, toy_stream
-
-
-def uniform(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+from support.toys import after_base, fit_toy, toy_stream, uniform
 
 
 def test_the_gas_spreads_over_clusters():
@@ -38,62 +34,61 @@ def test_a_gas_starts_from_images_of_every_class():
 
 def test_neighbours_are_nearest_and_second_nearest_of_some_image():
     cosines = torch.tensor([[0.9, 0.1, 0.8, 0.0], [0.2, 0.7, 0.6, 0.1]])
-    edges = neighbours(cosines)
+    edges = node_edges(cosines)
     assert {tuple(pair) for pair in torch.nonzero(edges).tolist()} == {(0, 2), (2, 0), (1, 2), (2, 1)}
 
 
-def test_spread_is_the_variance_of_a_region_blended_with_the_usual_one():
+def test_the_variance_of_a_region_is_averaged_with_that_of_all():
     features, cosines = uniform(9, 3), torch.eye(3).double()[torch.tensor([0, 0, 0, 0, 1, 1, 1, 2, 2])]
     parts = [features[:4], features[4:7], features[7:]]
     variances = torch.stack([part.var(0, unbiased=False) for part in parts])
-    torch.testing.assert_close(spread_around(features, cosines), (variances + variances.mean(0)) / 2)
+    torch.testing.assert_close(region_variance(features, cosines), (variances + variances.mean(0)) / 2)
 
 
-def test_the_anchor_loss_weighs_a_move_by_the_spread():
-    anchors, nodes, spread = uniform(2, 3), uniform(2, 3, seed=1), uniform(2, 3, seed=2) + 0.1
-    terms = [float((anchors[i, j] - nodes[i, j]) ** 2 / spread[i, j]) for i in range(2) for j in range(3)]
-    assert float(anchor_loss(anchors, nodes, spread)) == pytest.approx(sum(terms) / 6)
-    assert anchor_loss(nodes, nodes, spread) == 0
+def test_the_anchor_loss_weighs_a_move_by_the_variance():
+    anchors, nodes, variance = uniform(2, 3), uniform(2, 3, seed=1), uniform(2, 3, seed=2) + 0.1
+    terms = [float((anchors[i, j] - nodes[i, j]) ** 2 / variance[i, j]) for i in range(2) for j in range(3)]
+    assert float(anchor_loss(anchors, nodes, variance)) == pytest.approx(sum(terms) / 6)
+    assert anchor_loss(nodes, nodes, variance) == 0
 
 
-def test_the_nearest_node_of_a_class_speaks_for_it():
+def test_the_nearest_node_of_a_class_gives_its_cosine():
     cosines = torch.tensor([[0.1, 0.9, 0.3, -0.2]])
     torch.testing.assert_close(
         by_class(cosines, torch.tensor([1, 0, 1, 2]), 3), torch.tensor([[0.9, 0.3, -0.2]])
     )
 
 
-def lesson() -> tuple:
+def fine_tuning() -> tuple:
     method, shots = after_base("topic"), toy_stream().sessions[1].train
     labels = torch.from_numpy(shots.labels)
-    means, _ = method.extended(method.embed(shots.pictures), labels)
-    return method, FineTuning(method, method.images(shots.pictures), labels, means)
+    return method, FineTuning(method, method.images(shots.pictures), labels, 8)
 
 
-def test_shots_are_drawn_to_their_node_and_neighbours_of_other_classes_parted():
-    _, one = lesson()
+def test_shots_are_pulled_to_their_node_and_neighbours_of_other_classes_pushed_apart():
+    _, tuning = fine_tuning()
     shots = torch.nn.functional.normalize(uniform(10, 128).float() - 0.5, dim=1)
     with torch.no_grad():
-        nodes = one.all_nodes()
-        drawn = []
-        for shot, label in zip(shots, one.labels, strict=True):
-            drawn.append(
+        nodes = tuning.all_nodes()
+        pulls = []
+        for shot, label in zip(shots, tuning.labels, strict=True):
+            pulls.append(
                 min(
                     float((shot - n).norm())
-                    for n, c in zip(nodes, one.node_labels, strict=True)
+                    for n, c in zip(nodes, tuning.node_labels, strict=True)
                     if c == label
                 )
             )
-        pushed = []
-        for i in range(len(one.old), len(nodes)):
+        pushes = []
+        for i in range(len(tuning.old_nodes), len(nodes)):
             for j in range(len(nodes)):
-                if one.edges[i, j] and one.node_labels[i] != one.node_labels[j]:
-                    pushed.append(max(0.0, 0.5 - float((nodes[i] - nodes[j]).norm())))
-        expected = np.mean(drawn) + (np.mean(pushed) if pushed else 0.0)
-        assert float(one.min_max_loss(shots, nodes)) == pytest.approx(expected, rel=1e-4)
+                if tuning.edges[i, j] and tuning.node_labels[i] != tuning.node_labels[j]:
+                    pushes.append(max(0.0, 0.5 - float((nodes[i] - nodes[j]).norm())))
+        expected = np.mean(pulls) + (np.mean(pushes) if pushes else 0.0)
+        assert float(tuning.min_max_loss(shots, nodes)) == pytest.approx(expected, rel=1e-4)
 
 
-def test_old_nodes_stay_and_one_grows_for_each_new_class():
+def test_old_nodes_stay_and_each_new_class_gets_one():
     method, _ = fit_toy("topic", seed=0)
     nodes, kept = method.nodes.clone(), method.exemplars.clone()
     assert len(nodes) == len(kept) == len(method.exemplar_labels) >= 12
@@ -104,7 +99,7 @@ def test_old_nodes_stay_and_one_grows_for_each_new_class():
     assert torch.equal(method.nodes[: len(nodes)], nodes)
     assert torch.equal(method.exemplars[: len(nodes)], kept)
     assert method.exemplar_labels[len(nodes) :].tolist() == [6, 7, 8, 9]
-    assert method.nodes.shape[0] == method.spread.shape[0] == method.edges.shape[0] == len(nodes) + 4
+    assert method.nodes.shape[0] == method.variance.shape[0] == method.edges.shape[0] == len(nodes) + 4
     torch.testing.assert_close(method.nodes.norm(dim=1), torch.ones(len(nodes) + 4))
     assert not torch.equal(next(method.embedder.parameters()), weights)  # the whole network learns on
 

@@ -96,8 +96,8 @@ def test_runs_of_one_method_are_told_apart_by_their_settings():
         "sss (plain, gamma=0.5)",
     ]
     assert labels("sss", recipes[:2]) == ["sss (SR)", "sss (SR+R)"]
-    flags = [{"nesterov": flag} for flag in (True, False)]
-    assert labels("ncm", flags) == ["ncm (nesterov=on)", "ncm (nesterov=off)"]
+    flags = [{"small_stem": flag} for flag in (True, False)]
+    assert labels("ncm", flags) == ["ncm (small_stem=on)", "ncm (small_stem=off)"]
     many = [dict.fromkeys("abcd", i) for i in range(2)]
     assert labels("ncm", many) == ["ncm #1 (a=0, b=0, ...)", "ncm #2 (a=1, b=1, ...)"]
 

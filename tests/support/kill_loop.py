@@ -29,7 +29,7 @@ Network.read = lambda path: EMBEDDER  # type: ignore[method-assign, assignment, 
 
 
 def change_for_ever(folder: Path, photos: dict[str, list[Photo]], seed: int, done: int) -> None:
-    """Teach, forget, rename, merge and undo until killed; write a byte to the pipe `done` after each change."""
+    """Teach, forget, rename, merge and undo until killed; write a byte to `done` after each change."""
     chance = random.Random(seed)
     with Store(folder) as store:
         while True:

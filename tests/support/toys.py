@@ -60,6 +60,11 @@ def stripes(classes: tuple[int, ...], count: int, rng: np.random.Generator) -> L
     return LabelledPictures(Pictures.from_array(noisy.clip(0, 255).astype(np.uint8)[..., None]), labels)
 
 
+def uniform(*shape: int, seed: int = 0) -> torch.Tensor:
+    """Draw numbers in [0, 1)."""
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
 def toy_method(name: str, **options: Any) -> Method[Any]:
     """Build a system for the toy."""
     settings = method_named(name).Settings.model_validate(SMALL.get(name, {}) | options)

@@ -10,23 +10,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fairshot.server.views import answer_view
 from PIL import Image
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
+import fairshot as fairshot_package
 from fairshot import teaching
 from fairshot.benchmarks import load_stream
 from fairshot.classifiers.similarity import directions
 from fairshot.cli import app
+from fairshot.cli.advice import advice
 from fairshot.errors import UserError
 from fairshot.evaluation.experiment import RunOptions, run
 from fairshot.methods.sss import SSS
 from fairshot.models.pixels import DevicePictures
 from fairshot.recipes import load_recipe
-from fairshot.teaching import Store
+from fairshot.server.views import answer_view
+from fairshot.teaching import Store, errors
 from fairshot.teaching.confidence import Confidence, Logistic
-from fairshot.teaching.evaluating import evaluate, read_folder
+from fairshot.teaching.evaluating import LabelledFeatures, evaluate, read_folder
 from fairshot.teaching.held_out import trials_of
 from fairshot.teaching.network import Network
 from fairshot.teaching.onnx_export import export_onnx
@@ -303,7 +305,9 @@ def test_confidence_is_chosen_on_held_out_images(store: Path, doodles: Path) -> 
         assert chosen.source.startswith("65 test images of base classes, and 30 photos of further classes")
         assert 0 < chosen.threshold < 1
         labelled = read_folder(opened, doodles / "test")
-        known = evaluate(opened, labelled.among(set(opened.snapshot().names)))
+        rows = [row for row, name in enumerate(labelled.names) if name in opened.snapshot().names]
+        features = {key: value[rows] for key, value in labelled.features.items()}
+        known = evaluate(opened, LabelledFeatures([labelled.names[row] for row in rows], features))
         everything = evaluate(opened, labelled)
     assert known.auroc is None
     assert known.unknown_images == 0
@@ -498,29 +502,51 @@ def test_onnx_gives_the_same_answers(trained: Path, doodles: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "kind", "message"),
     [
-        (["new", "x"], "either --from RUN or --backbone"),
-        (["new", "x", "--from", "nowhere"], "holds no result.json"),
-        (["new", "x", "--from", "run", "--base", "photos"], "--base goes with --backbone"),
-        (["new", "x", "--backbone", "resnet18", "--data", "photos"], "--data goes with --from"),
-        (["new", "x", "--backbone", "resnet0"], "no model of timm"),
-        (["new", "x", "--backbone", "resnet18", "--weights", "nowhere.safetensors"], "cannot be read"),
-        (["new", "x", "--backbone", "resnet18", "--base", "nowhere"], "nowhere is not a folder"),
-        (["teach", "nowhere", "okapi", "photo.png"], "not a store"),
-        (["export", "nowhere", "model.pt"], "ends in .onnx"),
-        (["import", "nowhere.zip", "x"], "cannot be imported"),
-        (["evaluate", "{store}", "nowhere"], "not a folder"),
-        (["predict", "{store}", "nowhere.png"], "no such file or folder"),
+        (["new", "x"], UserError, "either --from RUN or --backbone"),
+        (["new", "x", "--from", "nowhere"], UserError, "holds no result.json"),
+        (["new", "x", "--from", "run", "--base", "photos"], UserError, "--base goes with --backbone"),
+        (["new", "x", "--backbone", "resnet18", "--data", "photos"], UserError, "--data goes with --from"),
+        (["new", "x", "--backbone", "resnet0"], errors.UnknownBackbone, "no model of timm"),
+        (["new", "x", "--backbone", "resnet18", "--weights", "no.file"], errors.UnusableWeights, "--weights"),
+        (["new", "x", "--backbone", "resnet18", "--base", "nowhere"], errors.NoBaseFolder, "--base"),
+        (["teach", "nowhere", "okapi", "store"], errors.NotAStore, "fairshot new nowhere --from RUN"),
+        (["forget", "store", "yeti"], errors.UnknownClass, "fairshot classes store"),
+        (["rename", "store", "ant", "bee"], errors.ClassExists, "fairshot merge STORE 'ant' 'bee'"),
+        (["export", "nowhere", "model.pt"], UserError, "ends in .onnx"),
+        (["import", "nowhere.zip", "x"], UserError, "cannot be imported"),
+        (["evaluate", "store", "nowhere"], UserError, "not a folder"),
+        (["predict", "store", "nowhere.png"], UserError, "no such file or folder"),
     ],
 )
-def test_what_cannot_be_used_is_said(tmp_path: Path, monkeypatch, arguments: list[str], message: str) -> None:
+def test_what_cannot_be_used_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], kind: type, message: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     make_store(tmp_path / "store").close()
-    outcome = CliRunner().invoke(app, [each.format(store="store") for each in arguments])
-    assert isinstance(outcome.exception, UserError)
-    assert message in str(outcome.exception)
+    refused = CliRunner().invoke(app, arguments).exception
+    assert type(refused) is kind
+    assert message in f"{refused}{advice(refused)}"
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "kind", "message"),
+    [
+        ("doodles/sss_bgmm", errors.UnsupportedRun, "not mixtures"),
+        ("doodles/cec", errors.UnsupportedRun, "fairshot run doodles/sss"),
+        ("doodles/sss", errors.RunWithoutWeights, "--fresh"),
+    ],
+)
+def test_runs_that_make_no_store_are_refused(
+    tmp_path: Path, trained: Path, recipe: str, kind: type[UserError], message: str
+) -> None:
+    (tmp_path / "result.json").write_bytes((trained / "result.json").read_bytes())
+    (tmp_path / "recipe.yaml").write_text(load_recipe(recipe).as_yaml())
+    with pytest.raises(kind) as refused:
+        teaching.from_run(tmp_path)
+    assert message in f"{refused.value}{advice(refused.value)}"
 
 
 def test_the_first_commands_of_the_page_work_on_what_the_demo_leaves(
@@ -550,3 +576,4 @@ def test_all_of_it_is_there_in_python(trained: Path, doodles: Path, tmp_path: Pa
     teaching.import_archive(str(tmp_path / "store.zip"), str(tmp_path / "copy"))
     assert set(teaching.__all__) >= {"export_onnx", "from_backbone"}
     assert all(hasattr(teaching, name) for name in teaching.__all__)
+    assert fairshot_package.Store is Store

@@ -116,9 +116,9 @@ class StreamSettings(Settings):
         description="Incremental sessions; by default the benchmark's own, or fewer if classes run out.",
     )
     class_order_seed: int | None = Field(
-        None, ge=0, description="Shuffles the classes; none: official order."
+        None, ge=0, description="Shuffles the classes; null: official order."
     )
-    shot_seed: int | None = Field(None, ge=0, description="Draws the shots; none: the official lists.")
+    shot_seed: int | None = Field(None, ge=0, description="Draws the shots; null: the official lists.")
 
 
 def build_stream(benchmark: Benchmark, settings: StreamSettings) -> Stream:

@@ -102,7 +102,7 @@ class MixtureSettings(DecisionSettings):
     prior_freedom: float | None = Field(
         None,
         gt=0,
-        description="Samples the prior covariance is worth; none: scikit-learn's prior, with which "
+        description="Samples the prior covariance is worth; null: scikit-learn's prior, with which "
         "components of hundreds of features collapse into one unless they lie far apart.",
     )
 

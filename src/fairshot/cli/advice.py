@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import singledispatch
 
-from fairshot.errors import UserError
+from fairshot.errors import BadOverride, MethodNotLoaded, UnknownRecipe, UserError
 from fairshot.teaching import errors as store_errors
 
 OPTIONS: dict[type, str] = {
@@ -45,3 +46,21 @@ def _(problem: store_errors.RunImagesMissing) -> str:
         f"{advice(problem.problem)}\nWith --without-images the store is made without them: it has no "
         "examples of its base classes, and learns what is unknown from the photos it is taught alone"
     )
+
+
+@advice.register
+def _(problem: UnknownRecipe) -> str:
+    return "" if str(problem).endswith("?") else "; fairshot list names them"
+
+
+@advice.register
+def _(problem: BadOverride) -> str:
+    del problem
+    return "; an example is --set training.epochs=10"
+
+
+@advice.register
+def _(problem: MethodNotLoaded) -> str:
+    if problem.kept is None:
+        return "; commands that name the file can use it: fairshot run BENCHMARK/file.py:Class, or compare"
+    return f", or add --set {shlex.quote(f'method.name={problem.recipe.parent / problem.kept}')}"

@@ -15,6 +15,7 @@ COMMANDS = {  # by heading and name
             "Run methods on benchmarks with several seeds and class orders, and print them side by side."
         ),
         "list": "List methods, benchmarks and recipes.",
+        "recipe": "Recipes: what they say, key by key.",
         "data": "Benchmarks: which there are, where their data is, and how to get it.",
     },
     "Reports": {

@@ -102,10 +102,10 @@ def _search(
     axes: list[tuple[str, list[Any]]], first: Recipe, pseudo: Stream, novel: int, held_out: int
 ) -> dict[str, Any]:
     """Return what a search is asked for; whatever differs in it gives trials that cannot be mixed."""
-    from fairshot.methods.own import own_file
+    from fairshot.methods.plugins import plugin_file
 
     varied = dict(axes)
-    own = own_file(first.method_name)
+    own = plugin_file(first.method_name)
     asked = {
         **{key: value for key, value in flat(first.as_dict()) if key not in varied},
         "--grid": varied,
@@ -155,11 +155,11 @@ def _kept(trials: Iterable[Trial], out: Path) -> list[Trial]:
 def _next_command(out: Path, best: Recipe, data: Path | None, root: Path | None) -> str:
     """Return the command that runs the best recipe on the same pictures."""
     from fairshot.evaluation.run_folder import RECIPE, where_pictures_lie
-    from fairshot.methods.own import own_file, own_methods
+    from fairshot.methods.plugins import plugin_file, plugin_methods
 
     command = ["fairshot", "run", str(out / RECIPE)]
-    if (own := own_file(best.method_name)) is not None:
-        command += ["--set", f"method.name={own}:{own_methods()[best.method_name].__name__}"]
+    if (own := plugin_file(best.method_name)) is not None:
+        command += ["--set", f"method.name={own}:{plugin_methods()[best.method_name].__name__}"]
     return shlex.join([*command, *where_pictures_lie(data, root)])
 
 

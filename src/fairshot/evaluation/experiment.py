@@ -46,7 +46,7 @@ from fairshot.evaluation.run_folder import (
 from fairshot.evaluation.sessions import Outcome, run_sessions
 from fairshot.files import remove_partial, write_atomically
 from fairshot.methods.method import Method
-from fairshot.methods.own import own_file
+from fairshot.methods.plugins import plugin_file
 from fairshot.models.embedder import ModelSettings
 from fairshot.progress import SILENT, Reporter
 from fairshot.recipes import Recipe
@@ -230,7 +230,7 @@ def _result(
 @contextmanager
 def _prepared(recipe: Recipe, place: RunOptions) -> Iterator[None]:
     """Keep other processes out of the run folder, and another recipe's leftovers out of this run."""
-    own = own_file(recipe.method_name)
+    own = plugin_file(recipe.method_name)
     code = None if own is None else own.read_bytes()  # it may be what a fresh run clears
     with lock_run(place.out):
         if place.fresh:
@@ -254,7 +254,7 @@ def _keep_own_method(name: str, code: bytes, out: Path) -> None:
     kept = out / OWN_METHOD
     if code_has_changed(out, name):
         raise UserError(
-            f"{own_file(name)} has changed since the run in {out} began (see {kept}); give another --out, "
+            f"{plugin_file(name)} has changed since the run in {out} began (see {kept}); give another --out, "
             "or begin anew in this one with --fresh"
         )
     if not (out / RESULT).is_file():

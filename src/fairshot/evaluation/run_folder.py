@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 from fairshot.benchmarks.folder import FILE_NAME
 from fairshot.errors import UserError, first_of
 from fairshot.files import write_atomically
-from fairshot.methods.own import KEPT, own_file
+from fairshot.methods.plugins import PLUGIN_COPY, plugin_file
 from fairshot.recipes import DEFAULT_METHOD, Recipe, read_recipe
 
 RESULT = "result.json"
@@ -24,7 +24,7 @@ LOG = "log.txt"
 SPLIT = FILE_NAME  # of own pictures
 MODEL = "model.safetensors"  # all that the base session learnt
 FEATURES = "features.safetensors"  # of the test images of all sessions
-OWN_METHOD = KEPT  # a copy of the file that a method of one's own came from
+OWN_METHOD = PLUGIN_COPY  # a copy of the file that a method of one's own came from
 TRAINING = "training.csv"
 TRAINING_COLUMNS = ("step", "epoch", "loss", "learning_rate", "images_per_second")
 CHECKPOINTS = "checkpoints"
@@ -114,7 +114,7 @@ def where_pictures_lie(photos: Path | None, root: Path | None) -> list[str]:
 
 def code_has_changed(run: Path, method: str) -> bool:
     """Whether a method of one's own is no longer the code that began a run, of which the run keeps a copy."""
-    own, kept = own_file(method), run / OWN_METHOD
+    own, kept = plugin_file(method), run / OWN_METHOD
     return own is not None and kept.is_file() and kept.read_bytes() != own.read_bytes()
 
 

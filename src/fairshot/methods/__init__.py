@@ -1,4 +1,4 @@
-"""One file a system; each composes the rooms and adds only its own loss and rule."""
+"""The compared systems, one file per method: its own loss and its own decision rule."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 
 from fairshot.errors import UserError, did_you_mean
 from fairshot.methods.method import Method, MethodSettings
-from fairshot.methods.own import own_methods
+from fairshot.methods.plugins import plugin_methods
 from fairshot.models.embedder import ModelSettings
 
 
 def methods() -> dict[str, type[Method[Any]]]:
-    """Return every system by name: those of this folder, and those given from outside."""
-    return _packaged() | own_methods()
+    """Return every method by name: those of this folder, and those loaded from users' files."""
+    return _packaged() | plugin_methods()
 
 
 @cache
 def _packaged() -> dict[str, type[Method[Any]]]:
-    """Each file of this folder that defines a system is found by itself."""
+    """Import every file of this folder, and return the methods that they define."""
     found = {}
     for module in pkgutil.iter_modules(__path__):
         for item in vars(importlib.import_module(f"{__name__}.{module.name}")).values():
@@ -30,7 +30,7 @@ def _packaged() -> dict[str, type[Method[Any]]]:
 
 
 def method_named(name: str) -> type[Method[Any]]:
-    """Return the system of that name."""
+    """Return the method of that name."""
     if name not in methods():
         raise UserError(
             f"method.name: {name!r} is unknown; known are {', '.join(methods())}"
@@ -40,7 +40,7 @@ def method_named(name: str) -> type[Method[Any]]:
 
 
 def baseline() -> str:
-    """Return the name of the system that adds nothing to the common training and rule."""
+    """Return the name of the method that adds nothing to the common training and nearest class mean."""
     return next(name for name, kind in methods().items() if kind.card.baseline)
 
 
@@ -52,7 +52,6 @@ def build(
     base_classes: int,
     total_classes: int,
 ) -> Method[Any]:
-    """Build a system; only one that declares that it must know learns how many classes there will be."""
+    """Build a method; it is given the number of all classes only if its card declares that it needs it."""
     kind = method_named(name)
-    told = total_classes if kind.card.knows_future else None
-    return kind(settings, model, channels, base_classes, told)
+    return kind(settings, model, channels, base_classes, total_classes if kind.card.knows_future else None)

@@ -1,4 +1,4 @@
-"""ALICE: an angular penalty over base and fused classes, behind a projector that is thrown away."""
+"""ALICE: an angular margin loss over base and fused classes, on a projector that is dropped afterwards."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from torch import Tensor
 from fairshot.classifiers.prototypes import prototypes
 from fairshot.methods.method import MethodCard, MethodSettings
 from fairshot.methods.mixing import FusedObjective, mixtures
-from fairshot.methods.prototype_method import PrototypeMethod
-from fairshot.methods.replay_method import nearest_to_mean
+from fairshot.methods.prototype_method import PrototypeMethod, nearest_to_mean
 from fairshot.models.embedder import Embedder, Features
 from fairshot.models.heads import SR, CosineHead, cosine_cross_entropy
 from fairshot.settings import ShareRange
@@ -18,12 +17,14 @@ from fairshot.settings import ShareRange
 class ALICESettings(MethodSettings):
     """Angular penalty, class augmentation, and the balanced choice of prototype images."""
 
-    scale: float = Field(30.0, gt=0)
-    margin: float = Field(0.4, ge=0)  # taken off the cosine of the true class
-    projector_width: int = Field(2048, ge=1)
-    fusions_per_image: int = Field(4, ge=0)
-    lam: ShareRange = (0.4, 0.6)  # of the fusion weight
-    balanced: int = Field(5, ge=1)  # training images behind a base prototype: as few as new classes have
+    scale: float = Field(30.0, gt=0, description="Factor of the cosines in the cross-entropy.")
+    margin: float = Field(0.4, ge=0, description="Subtracted from the cosine of the true class in training.")
+    projector_width: int = Field(2048, ge=1, description="Width of the projector behind the backbone.")
+    fusions_per_image: int = Field(4, ge=0, description="Fused images per image.")
+    lam: ShareRange = Field((0.4, 0.6), description="Range of the weight of one image in a fusion.")
+    balanced: int = Field(
+        5, ge=1, description="Training images behind a base prototype: as few as novel classes have."
+    )
 
 
 class AngularPenalty(FusedObjective):
@@ -32,10 +33,9 @@ class AngularPenalty(FusedObjective):
     views = 2
 
     def __init__(self, embedder: Embedder, classes: int, settings: ALICESettings) -> None:
-        fusions = settings.fusions_per_image
+        fusions, width = settings.fusions_per_image, settings.projector_width
         super().__init__(classes, fusions, settings.lam, "beta", fused_weight=1.0)
         self.embedder, self.settings = embedder, settings
-        width = settings.projector_width
         self.projector = SR(embedder.width, width, batch_norm=True)
         self.head = CosineHead(mixtures(classes, inter=fusions > 0), width)
 
@@ -51,11 +51,10 @@ class AngularPenalty(FusedObjective):
 class ALICE(PrototypeMethod[ALICESettings]):
     """Augmented angular loss incremental classification.
 
-    The base session learns base classes and fusions of two of them as classes of their own, under an
-    angular penalty, on what a projector makes of the features. The projector is then dropped: class means
-    of the features g answer by cosine. Base prototypes are means of the few training images nearest the
-    class mean, so that they have no advantage over those of new classes.
-    Needs to know in advance: nothing. Stores: one mean feature a class. Costs at test time: one pass.
+    The base session trains base classes, and fusions of two of them as further classes, under an angular
+    margin behind a projector. The projector is then dropped: class means of the features g are compared by
+    cosine. Base prototypes are means of the few training images nearest the class mean, so that they have
+    no advantage over those of new classes.
     """
 
     name = "alice"
@@ -64,7 +63,6 @@ class ALICE(PrototypeMethod[ALICESettings]):
     decision_settings = frozenset({"balanced"})
 
     def objective(self) -> AngularPenalty:
-        """Return the angular penalty."""
         return AngularPenalty(self.embedder, self.base_classes, self.settings)
 
     def init_classifiers(self, features: Features, labels: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""C-FSCIL: wide quasi-orthogonal prototypes, kept apart by nudging them and realigning one layer."""
+"""C-FSCIL: quasi-orthogonal prototypes, obtained by nudging them apart and realigning one layer."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, normalize
 
-from fairshot.methods.episodic import Episodic, EpisodicObjective, EpisodicSettings
-from fairshot.methods.finetuning import descend
+from fairshot.methods.episodic_method import EpisodicMethod, EpisodicObjective, EpisodicSettings
+from fairshot.methods.finetuning import minimise
 from fairshot.methods.method import MethodCard
-from fairshot.methods.projector_method import ProjectorMethod
+from fairshot.methods.prototype_method import ProjectorMethod
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.training.episodes import Episode
 
@@ -21,65 +21,65 @@ from fairshot.training.episodes import Episode
 class CFSCILSettings(EpisodicSettings):
     """The embedding, the episodes after the base training, and what sessions do with prototypes."""
 
-    width: int = Field(512, ge=1)  # of the fully connected layer behind the backbone
-    way: int = Field(20, ge=2)  # classes of an episode
-    queries: int = Field(5, ge=1)
-    sharpness: float = Field(10.0, gt=0)  # beta of the soft absolute value
-    mode: Literal["mean", "bipolar", "nudged"] = "nudged"
-    repulsion: float = Field(4.0, gt=0)  # alpha of the loss that parts prototypes
-    nudging_steps: int = Field(100, ge=1)
-    nudging_rate: float = Field(0.05, gt=0)
-    realigning_steps: int = Field(50, ge=1)
-    realigning_rate: float = Field(0.01, gt=0)
+    width: int = Field(512, ge=1, description="Width of the fully connected layer behind the backbone.")
+    way: int = Field(20, ge=2, description="Classes per episode.")
+    queries: int = Field(5, ge=1, description="Query images per class of an episode.")
+    sharpness: float = Field(10.0, gt=0, description="Sharpness of the soft absolute value (beta).")
+    mode: Literal["mean", "bipolar", "nudged"] = Field(
+        "nudged", description="What sessions do with prototypes: the paper's modes 1, 2 and 3."
+    )
+    repulsion: float = Field(
+        4.0, gt=0, description="Steepness of the loss that separates prototypes (alpha)."
+    )
+    nudging_steps: int = Field(100, ge=1, description="Steps that nudge the prototypes apart.")
+    nudging_rate: float = Field(0.05, gt=0, description="Learning rate of these steps.")
+    realigning_steps: int = Field(
+        50, ge=1, description="Steps that realign the fully connected layer with the nudged prototypes."
+    )
+    realigning_rate: float = Field(0.01, gt=0, description="Learning rate of these steps.")
 
 
 def soft_abs(cosines: Tensor, sharpness: float) -> Tensor:
-    """A soft absolute value of the cosine: near 0 for what is almost orthogonal, near 1 for what is alike."""
+    """Soft absolute value of the cosine: near 0 for quasi-orthogonal vectors, near 1 for similar ones."""
     return torch.sigmoid(sharpness * (cosines - 0.5)) + torch.sigmoid(sharpness * (-cosines - 0.5))
 
 
-class SharpEpisodes(EpisodicObjective):
-    """Episodes in which queries find their class among prototypes by the sharpened cosine."""
+class SharpenedEpisodes(EpisodicObjective):
+    """Episodes classified by attention over prototypes with a sharpened cosine."""
 
-    def __init__(self, embedder: Embedder, episode: Episode, sharpness: float) -> None:
-        super().__init__(embedder, episode)
-        self.sharpness = sharpness
+    settings: CFSCILSettings
 
     def forward(self, views: list[Tensor], labels: Tensor, noise: Tensor) -> Tensor:
-        """Return the mean over queries of minus the logarithm of the share of the true class."""
+        """Return the mean negative log-likelihood of the queries."""
         del labels, noise
-        _, features = self.embedder(views[0])
-        support, queries = self.split(features)
-        prototypes = normalize(support.mean(2), dim=-1)
-        queries = normalize(queries, dim=-1)
-        similar = soft_abs(torch.einsum("ewqd,ecd->ewqc", queries, prototypes).float(), self.sharpness)
-        shares = similar / similar.sum(-1, keepdim=True)
-        return -shares.diagonal(dim1=1, dim2=3).log().mean()
+        support, queries = self.split(self.embedder(views[0])[1])
+        prototypes, queries = normalize(support.mean(2), dim=-1), normalize(queries, dim=-1)
+        cosines = torch.einsum("ewqd,ecd->ewqc", queries, prototypes).float()
+        sharpened = soft_abs(cosines, self.settings.sharpness)
+        probabilities = sharpened / sharpened.sum(-1, keepdim=True)
+        return -probabilities.diagonal(dim1=1, dim2=3).log().mean()
 
 
-class CFSCIL(Episodic[CFSCILSettings], ProjectorMethod[CFSCILSettings]):
+class CFSCIL(EpisodicMethod[CFSCILSettings], ProjectorMethod[CFSCILSettings]):
     """Constrained few-shot class-incremental learning.
 
-    A base session by cross-entropy, then episodes with a sharpened cosine that makes images of different
-    classes nearly orthogonal behind one fully connected layer. A mean activation of every class is kept;
-    each session makes prototypes of them (mode `mean`), or finds targets that are farther apart, their
-    signs (`bipolar`) or nudged copies (`nudged`), and realigns the layer so that the activations meet
-    them. The cosine answers.
-    Needs to know in advance: nothing. Stores: one mean activation a class. Costs at test time: one pass,
-    and, except in mode `mean`, some steps of realigning in every session.
+    Cosine cross-entropy, then episodes with a sharpened cosine that makes images of different classes
+    quasi-orthogonal behind one fully connected layer. The mean activation of every class before that layer
+    is stored. Each session uses their projections as prototypes (mode `mean`), or finds targets that are
+    farther apart, their signs (`bipolar`) or nudged copies (`nudged`), and realigns the layer to them.
     """
 
     name = "c_fscil"
     Settings = CFSCILSettings
     card = MethodCard(
         "episodes with a sharpened cosine; nudges prototypes apart and realigns one layer",
-        stores="one mean activation a class",
+        stores="one mean activation per class",
     )
     decision_settings = frozenset(
         {"mode", "repulsion", "nudging_steps", "nudging_rate", "realigning_steps", "realigning_rate"}
     )
     modules = ("embedder", "realigned")
-    realigned: nn.Module  # the layer that answers; in the embedder it stays as it was trained
+    realigned: nn.Module  # the layer after the last session; the embedder keeps the one of the base session
 
     def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:
         """Put the fully connected layer behind the backbone."""
@@ -90,27 +90,26 @@ class CFSCIL(Episodic[CFSCILSettings], ProjectorMethod[CFSCILSettings]):
         return embedder
 
     @property
-    def readout(self) -> nn.Module:
+    def projector(self) -> nn.Module:
         """The layer as the last session realigned it."""
         return self.realigned
 
-    def rehearsal(self, episode: Episode) -> SharpEpisodes:
-        """Return episodes with the sharpened cosine."""
-        return SharpEpisodes(self.embedder, episode, self.settings.sharpness)
+    def episode_objective(self, episode: Episode) -> SharpenedEpisodes:
+        return SharpenedEpisodes(self.embedder, episode, self.settings)
 
     def init_classifiers(self, features: Features, labels: Tensor) -> None:
-        """Keep the mean activation of each base class, and realign the layer as it was trained."""
+        """Store the mean activations of base classes, and realign the layer of the base session."""
         super().init_classifiers(features, labels)
-        self.realigned = self.realign(super().readout, self.prototypes[:, 0])
+        self.realigned = self.realign(super().projector, self.prototypes[:, 0])
 
     def add_classes(self, features: Features, labels: Tensor) -> None:
-        """Keep the mean activations of the new classes too, and realign."""
+        """Store the mean activations of the new classes, and realign the layer."""
         means, counts = self.extended(features, labels)
         self.realigned = self.realign(self.realigned, means[:, 0])
         self.prototypes, self.counts = means, counts
 
     def realign(self, layer: nn.Module, activations: Tensor) -> nn.Module:
-        """Return a layer changed so that it maps activations (C, d) to targets that are farther apart."""
+        """Return a copy of the layer, trained to map activations (C, d) to targets that are farther apart."""
         chosen = self.settings
         layer = copy.deepcopy(layer).requires_grad_(True)
         if chosen.mode == "mean":
@@ -122,9 +121,9 @@ class CFSCIL(Episodic[CFSCILSettings], ProjectorMethod[CFSCILSettings]):
             targets = means.sign()
         else:
             targets = nudged(means, chosen.repulsion, chosen.nudging_steps, chosen.nudging_rate)
-        descend(
-            [(layer.parameters(), chosen.realigning_rate)],
+        minimise(
             lambda: -cosine_similarity(layer(activations), targets, dim=1).mean(),
+            [{"params": layer.parameters(), "lr": chosen.realigning_rate}],
             chosen.realigning_steps,
         )
         return layer
@@ -134,17 +133,17 @@ def nudged(prototypes: Tensor, repulsion: float, steps: int, learning_rate: floa
     """Return prototypes (C, d) moved apart, though not far from where they were."""
     origin = normalize(prototypes, dim=1)
     moved = nn.Parameter(origin.clone())
-    descend(
-        [([moved], learning_rate)],
+    minimise(
         lambda: crowding(moved, repulsion) - cosine_similarity(moved, origin, dim=1).mean(),
+        [{"params": moved, "lr": learning_rate}],
         steps,
     )
     return moved.detach()
 
 
 def crowding(prototypes: Tensor, repulsion: float) -> Tensor:
-    """Mean, over pairs of prototypes (C, d), of a penalty that grows with the size of their cosine."""
+    """Return the mean over pairs of prototypes (C, d) of a penalty that grows with their absolute cosine."""
     cosines = normalize(prototypes, dim=1) @ normalize(prototypes, dim=1).T
     penalties = torch.exp(repulsion * cosines) + torch.exp(-repulsion * cosines) - 2
-    classes = len(prototypes)
-    return penalties.triu(diagonal=1).sum() / max(1, classes * (classes - 1) // 2)
+    pairs = len(prototypes) * (len(prototypes) - 1) // 2
+    return penalties.triu(diagonal=1).sum() / max(1, pairs)

@@ -34,12 +34,9 @@ class DualMethodSettings(MethodSettings):
         2, ge=1, le=2, description="Views that are fused; one spares a quarter of images."
     )
     scale: float = Field(16.0, gt=0, description="Scale of the cosines in the loss.")
-    margin: float = Field(0.0, ge=0, description="Delta of eq. 3, taken off the true logit.")
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="Of the cross-entropy.")
     # Transferable features g and class-specific features g~ (section 3.2)
     sr: bool = Field(True, description="Whether the SR module stands behind the backbone (eq. 6).")
     sr_width: int = Field(2048, ge=1, description="Width of both layers of SR.")
-    sr_batch_norm: bool = Field(False, description="Whether SR has a batch norm behind its first layer.")
     mirror: bool = Field(
         False, description="Average features with those of the mirror image: twice the passes."
     )
@@ -72,10 +69,7 @@ class Stimulation(FusedObjective):
             images, rows = torch.cat([images, images.flip(2)]), torch.cat([rows, rows + 1])
             weights = weights.repeat(2)
         _, features = self.embedder(images)
-        chosen = self.settings
-        losses = cosine_cross_entropy(
-            self.head(features), rows, chosen.scale, chosen.margin, chosen.label_smoothing
-        )
+        losses = cosine_cross_entropy(self.head(features), rows, self.settings.scale)
         return (weights * losses).mean()
 
 
@@ -97,7 +91,7 @@ class DualMethod(Method[SettingsT], Generic[SettingsT]):
         """Put the SR module behind the backbone."""
         chosen = self.settings
         self.views = _views(chosen)
-        return Embedder(model, channels, chosen.sr_width if chosen.sr else None, chosen.sr_batch_norm)
+        return Embedder(model, channels, chosen.sr_width if chosen.sr else None)
 
     def objective(self) -> Stimulation:
         """Return mapping ability stimulation."""

@@ -1,34 +1,34 @@
-"""A little gradient descent in a session, on all samples at once."""
+"""Gradient descent on the few samples of a session, all of them in every step."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-
-Group = tuple[Iterable[nn.Parameter], float]  # what is trained, and its learning rate
-MOMENTUM = 0.9
+from torch.optim.lr_scheduler import LambdaLR
 
 
-def descend(
-    groups: Sequence[Group], loss: Callable[[], Tensor], steps: int, most_norm: float | None = None
+def minimise(
+    loss: Callable[[], Tensor],
+    groups: list[dict[str, Any]],
+    steps: int,
+    max_norm: float | None = None,
 ) -> None:
-    """Take steps down a loss over all samples; the learning rates fall along half a cosine.
+    """Minimise a loss over parameter groups by SGD with momentum; the learning rates fall along a cosine.
 
-    A gradient longer than `most_norm` is shortened to it.
+    Gradients longer than `max_norm` are clipped to it.
     """
-    optimiser = torch.optim.SGD(
-        [{"params": list(weights), "lr": rate} for weights, rate in groups], momentum=MOMENTUM
-    )
-    trained = [weight for group in optimiser.param_groups for weight in group["params"]]
+    optimiser = torch.optim.SGD(groups, momentum=0.9)
+    schedule = LambdaLR(optimiser, lambda step: (1 + math.cos(math.pi * step / steps)) / 2)
+    weights = [weight for group in optimiser.param_groups for weight in group["params"]]
     with torch.inference_mode(False), torch.enable_grad():
-        for step in range(steps):
-            for group, (_, rate) in zip(optimiser.param_groups, groups, strict=True):
-                group["lr"] = rate * (1 + math.cos(math.pi * step / steps)) / 2
+        for _ in range(steps):
             optimiser.zero_grad()
             loss().backward()  # type: ignore[no-untyped-call]
-            if most_norm is not None:
-                nn.utils.clip_grad_norm_(trained, most_norm)
+            if max_norm is not None:
+                nn.utils.clip_grad_norm_(weights, max_norm)
             optimiser.step()
+            schedule.step()

@@ -1,4 +1,4 @@
-"""Method: what every system of this field does, in three verbs: `fit_base`, `learn`, `predict`."""
+"""Method: the interface of every compared system: `fit_base`, `learn`, `predict`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fairshot.training.loop import Objective, Trainer
 
 
 class MethodSettings(Settings):
-    """What only this method needs to be told."""
+    """The settings of one method: the section `method` of a recipe."""
 
 
 @dataclass(frozen=True)
@@ -27,17 +27,17 @@ class MethodCard:
     """What a reader of a comparison should know about a method."""
 
     summary: str
-    stores: str = "one mean feature a class"  # of the classes learnt
-    knows_future: bool = False  # whether it must be told the number of classes to come
+    stores: str = "one mean feature per class"  # of the classes learnt
+    knows_future: bool = False  # whether it must be told the number of future classes
     keeps_exemplars: bool = False  # whether it stores pictures of old classes
-    baseline: bool = False  # whether it is the common training and rule, with nothing added
+    baseline: bool = False  # whether it is the common training and nearest class mean, with nothing added
 
 
 SettingsT = TypeVar("SettingsT", bound=MethodSettings)
 
 
 class Method(ABC, Generic[SettingsT]):
-    """A system that learns base classes once, then new classes from a few pictures each.
+    """Learns base classes once, then new classes from a few pictures each.
 
     Class ids count in the order in which the classes arrive; the base classes come first.
     """
@@ -46,11 +46,11 @@ class Method(ABC, Generic[SettingsT]):
     card: ClassVar[MethodCard]
     Settings: ClassVar[type[MethodSettings]]
     views: FlipViews = FlipViews()  # of an image, which the classifiers compare
-    trained_as: ClassVar[str | None] = None  # the name under which its training is known, if not its own
-    decision_settings: ClassVar[frozenset[str]] = frozenset()  # settings that leave the training as it is
-    modules: ClassVar[tuple[str, ...]] = ("embedder",)  # with `buffers`, all it has learnt
-    buffers: ClassVar[tuple[str, ...]]  # the tensors
-    fixed_buffers: ClassVar[tuple[str, ...]] = ()  # those drawn at random and fixed before training
+    trained_as: ClassVar[str | None] = None  # methods with the same value can share one trained network
+    decision_settings: ClassVar[frozenset[str]] = frozenset()  # settings that do not influence the training
+    modules: ClassVar[tuple[str, ...]] = ("embedder",)  # attributes that are saved: torch modules
+    buffers: ClassVar[tuple[str, ...]]  # attributes that are saved: tensors
+    fixed_buffers: ClassVar[tuple[str, ...]] = ()  # those of `buffers` drawn at random before the training
     frozen: ClassVar[bool] = True  # whether the network stays as the base session left it
 
     def __init__(
@@ -62,11 +62,11 @@ class Method(ABC, Generic[SettingsT]):
         total_classes: int | None = None,
     ) -> None:
         if (total_classes is not None) != self.card.knows_future:
-            told = "is not told" if total_classes is None else "may not be told"
-            raise ValueError(f"{type(self).__name__} {told} the number of classes; its card says otherwise")
+            given = "needs" if total_classes is None else "may not be given"
+            raise ValueError(f"{type(self).__name__} {given} the number of classes, according to its card")
         self.settings = settings
         self.base_classes = base_classes
-        self.total_classes = total_classes or base_classes  # more only if the card says so
+        self.total_classes = total_classes or base_classes
         self.embedder = self.build_embedder(model, channels)
 
     def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:
@@ -75,7 +75,7 @@ class Method(ABC, Generic[SettingsT]):
 
     @abstractmethod
     def objective(self) -> Objective:
-        """Return what the base session trains."""
+        """Return the loss of the base session, with the network and everything else that it trains."""
 
     @abstractmethod
     def init_classifiers(self, features: Features, labels: Tensor) -> None:
@@ -83,14 +83,14 @@ class Method(ABC, Generic[SettingsT]):
 
     @abstractmethod
     def add_classes(self, features: Features, labels: Tensor) -> None:
-        """Take new classes, or further pictures of known ones, into the classifiers: all or nothing."""
+        """Add new classes, or further pictures of known ones; after an error nothing has changed."""
 
     @abstractmethod
     def scores(self, features: Features, novel_only: bool = False) -> Tensor:
-        """Return a score for each class seen (N, C); the highest is the answer.
+        """Return a score for each class seen (N, C); the highest is the prediction.
 
-        With `novel_only` base classes may not be answered: a diagnosis, which tells bad features from a
-        biased decision.
+        With `novel_only` base classes are ruled out: accuracy on novel classes that is still low then comes
+        from the features, not from a decision biased towards base classes.
         """
 
     @property
@@ -101,7 +101,8 @@ class Method(ABC, Generic[SettingsT]):
     def fit_base(self, base: LabelledPictures, trainer: Trainer) -> None:
         """Train on the base session, then make its classifiers."""
         self.train_base(base, trainer)
-        self.embedder.to(trainer.fabric.device)
+        for name in (*self.modules, *self.fixed_buffers):
+            setattr(self, name, getattr(self, name).to(trainer.fabric.device))
         self.init_base_classifiers(base, trainer.reporter)
 
     def init_base_classifiers(self, base: LabelledPictures, reporter: Reporter = SILENT) -> None:
@@ -117,42 +118,42 @@ class Method(ABC, Generic[SettingsT]):
         self.add_classes(self.embed(shots.pictures), self._labels(shots))
 
     def adapt(self, features: Features) -> None:
-        """Use unlabelled pictures; most methods do not."""
+        """Learn from unlabelled pictures; most methods do not."""
 
     @property
     def transductive(self) -> bool:
-        """Whether unlabelled test images are shown to `adapt` before they are answered."""
+        """Whether `adapt` is given the unlabelled test images before they are classified."""
         return False
 
     def predict(self, features: Features) -> Tensor:
-        """Answer a class id for each picture (N,)."""
+        """Return the predicted class id of each picture (N,)."""
         return self.scores(features).argmax(dim=1)
 
     @classmethod
     def passes(cls, settings: MethodSettings) -> int:
-        """Forward passes of the network to classify one picture, under these settings."""
+        """Return how many forward passes of the network classify one picture."""
         del settings
         return 1
 
     @classmethod
     def further_epochs(cls, settings: MethodSettings) -> int:
-        """Epochs that phases after the first train for, beyond those of the recipe."""
+        """Return the epochs of further training phases, after those of the recipe."""
         del settings
         return 0
 
     def embed(self, pictures: Pictures, reporter: Reporter = SILENT) -> Features:
-        """Return the features this method classifies by."""
+        """Return the features that `scores` expects."""
         return self.embedder.embed(pictures, self.views, reporter)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all that has been learnt."""
         learnt = {name: getattr(self, name) for name in self.buffers}
-        for part in self.modules:
-            learnt |= {f"{part}.{name}": value for name, value in getattr(self, part).state_dict().items()}
+        for module in self.modules:
+            learnt |= getattr(self, module).state_dict(prefix=f"{module}.")
         return learnt
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Take over what `tensors` returned earlier."""
+        """Load what `tensors` returned."""
         self.restore_modules(tensors)
         for name in self.buffers:
             setattr(self, name, tensors[name].to(self.embedder.device))
@@ -160,13 +161,13 @@ class Method(ABC, Generic[SettingsT]):
     def restore_modules(self, tensors: dict[str, Tensor]) -> None:
         """Load the trained modules; `init_base_classifiers` makes the classifiers."""
         device = self.embedder.device
-        for part in self.modules:
-            getattr(self, part).to(device).load_state_dict(self._own(f"{part}.", tensors))
+        for module in self.modules:
+            getattr(self, module).to(device).load_state_dict(self._own(f"{module}.", tensors))
         for name in self.fixed_buffers:
             setattr(self, name, tensors[name].to(device))
 
     def _own(self, prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the tensors whose names begin so, without that beginning, where the network is."""
+        """Return the tensors whose names have this prefix, without it, on the device of the network."""
         own = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
         return {key: value.to(self.embedder.device) for key, value in own.items()}
 

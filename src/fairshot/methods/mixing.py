@@ -1,4 +1,4 @@
-"""Blends of two images: random weights, and the surplus classes that fusions of two classes make."""
+"""Mixing two images: random weights, and fusions of two classes as surplus classes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Distribution = Literal["uniform", "beta"]
 
 
 class BetaWeights(nn.Module):
-    """Turns uniform noise into Beta(shape, shape), by a table: a compiled step draws nothing itself."""
+    """Turns uniform noise into Beta(shape, shape) by a table of quantiles; a compiled step cannot sample."""
 
     quantiles: Tensor
 
     def __init__(self, shape: float) -> None:
-        from scipy.stats import beta  # takes a second to import, and few methods blend so
+        from scipy.stats import beta  # takes a second to import, and few methods need it
 
         super().__init__()
         steps = (torch.arange(4096, dtype=torch.float64) + 0.5) / 4096
@@ -26,23 +26,23 @@ class BetaWeights(nn.Module):
         self.register_buffer("quantiles", quantiles, persistent=False)
 
     def forward(self, noise: Tensor) -> Tensor:
-        """Return one weight for each number in [0, 1)."""
+        """Return a weight for each number in [0, 1)."""
         return self.quantiles[(noise * len(self.quantiles)).long()]
 
 
 def surplus_labels(a: Tensor, b: Tensor, classes: int) -> Tensor:
-    """Return the mixture of each unordered pair of different base classes: C .. C + C(C-1)/2 - 1."""
+    """Return the surplus class of each unordered pair of different base classes: C .. C + C(C-1)/2 - 1."""
     low, high = torch.minimum(a, b), torch.maximum(a, b)
     return classes + low * (2 * classes - low - 1) // 2 + (high - low - 1)
 
 
 def mixtures(classes: int, inter: bool) -> int:
-    """Count the mixtures a head holds: the base classes and, with fusion, every pair of them."""
+    """Return the number of mixtures of a head: the base classes and, with fusion, every pair of them."""
     return classes + (classes * (classes - 1) // 2 if inter else 0)
 
 
 class FusedObjective(Objective):
-    """An objective that blends images of two classes into images of a surplus class (eq. 5)."""
+    """An objective that fuses images of two classes into an image of their surplus class (eq. 5)."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class FusedObjective(Objective):
         lam: tuple[float, float],
         distribution: Distribution,
         fused_weight: float,
-        fused_views: int | None = None,  # how many of the views are blended; none: all
+        fused_views: int | None = None,  # how many of the views are fused; None: all
     ) -> None:
         super().__init__()
         self.classes, self.lam, self.fused_weight = classes, lam, fused_weight
@@ -60,10 +60,10 @@ class FusedObjective(Objective):
         self.beta = BetaWeights(20) if distribution == "beta" else None
 
     def fuse(self, views: list[Tensor], labels: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Blend each image with its next neighbours of the batch; return images, mixtures, weights.
+        """Fuse each image with its next neighbours of the batch; return images, mixtures, weights.
 
         The batch is shuffled, so a neighbour is a random partner. Pair and lambda are the same for all
-        views. A neighbour of the same class makes no surplus class: its weight is 0.
+        views. A neighbour of the same class makes no surplus class: the weight of that fusion is 0.
         """
         own = len(labels) - self.neighbours
         images, targets = [view[:own] for view in views], [labels[:own]] * len(views)

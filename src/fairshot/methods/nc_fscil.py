@@ -1,4 +1,4 @@
-"""NC-FSCIL: every class to come has its vertex of a simplex assigned before the first is learnt."""
+"""NC-FSCIL: a fixed simplex ETF has one vertex for every class, future ones included."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from fairshot.errors import UserError
-from fairshot.methods.finetuning import descend
+from fairshot.methods.finetuning import minimise
 from fairshot.methods.method import MethodCard, MethodSettings
 from fairshot.methods.mixing import BetaWeights
-from fairshot.methods.projector_method import ProjectorMethod
+from fairshot.methods.prototype_method import ProjectorMethod
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.settings import Share
 from fairshot.training.loop import Objective
@@ -24,17 +24,25 @@ from fairshot.training.loop import Objective
 class NCFSCILSettings(MethodSettings):
     """The neck, blends of two images in the base session, and fine-tuning of the neck in later ones."""
 
-    views: int = Field(2, ge=1)
-    width: int = Field(512, ge=2)  # of the neck's output, in which the simplex lies
-    loss_weight: float = Field(10.0, gt=0)
-    mixing: float = Field(0.8, gt=0)  # shape of the Beta distribution of mix-up weights
-    mixed_share: Share = 0.4  # of the images of the base session are mixed with another
-    cut_share: Share = 0.4  # of them have a box cut out and filled from another
-    steps: int = Field(100, ge=1)  # of fine-tuning in a session
-    learning_rate: float = Field(0.25, gt=0)  # of fine-tuning
-    gradient_norm: float | None = Field(None, gt=0)  # longer gradients of fine-tuning are shortened to it
-    blending: float = Field(0.5, gt=0)  # shape of the Beta distribution of weights of blended outputs
-    blended_share: Share = 0.0  # of the steps of fine-tuning blend outputs
+    views: int = Field(2, ge=1, description="Random views of each picture in a step.")
+    width: int = Field(512, ge=2, description="Width of the neck's output, in which the simplex lies.")
+    loss_weight: float = Field(10.0, gt=0, description="Weight of the dot-regression loss.")
+    mixing: float = Field(0.8, gt=0, description="Shape of the Beta distribution of mix-up weights.")
+    mixed_share: Share = Field(
+        0.4, description="Share of the images of the base session that are mixed with another."
+    )
+    cut_share: Share = Field(
+        0.4, description="Share of them that have a box cut out and filled from another."
+    )
+    steps: int = Field(100, ge=1, description="Steps of fine-tuning in a session.")
+    learning_rate: float = Field(0.25, gt=0, description="Learning rate of fine-tuning.")
+    gradient_norm: float | None = Field(
+        None, gt=0, description="Longer gradients of fine-tuning are shortened to this norm; null: never."
+    )
+    blending: float = Field(
+        0.5, gt=0, description="Shape of the Beta distribution of the weights of blended outputs."
+    )
+    blended_share: Share = Field(0.0, description="Share of the steps of fine-tuning that blend outputs.")
 
     @model_validator(mode="after")
     def _shares_fit(self) -> Self:
@@ -46,40 +54,34 @@ class NCFSCILSettings(MethodSettings):
         return self
 
 
-def simplex(classes: int, width: int) -> Tensor:
-    """Return the vertices of a simplex equiangular tight frame, randomly turned: (classes, width).
+def simplex_etf(classes: int, width: int) -> Tensor:
+    """Return the vertices of a simplex equiangular tight frame, randomly rotated: (classes, width).
 
-    All have length 1, and any two the cosine -1 / (classes - 1), the least that so many can have.
+    All have length 1, and any two the cosine -1 / (classes - 1), the smallest possible for so many.
     """
-    turned: Tensor = nn.init.orthogonal_(torch.empty(width, classes))
+    rotation: Tensor = nn.init.orthogonal_(torch.empty(width, classes))
     centred = torch.eye(classes) - 1 / classes
-    return normalize((turned @ centred).T, dim=1)
+    return normalize((rotation @ centred).T, dim=1)
 
 
 class Neck(nn.Module):
-    """A perceptron of two hidden layers beside a linear way through."""
+    """An MLP with two hidden layers and a linear shortcut."""
 
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()
-        hidden = 2 * inputs
-        self.body = nn.Sequential(
-            nn.Linear(inputs, hidden),
-            nn.LayerNorm(hidden),
-            nn.LeakyReLU(0.1),
-            nn.Linear(hidden, hidden),
-            nn.LayerNorm(hidden),
-            nn.LeakyReLU(0.1),
-            nn.Linear(hidden, width, bias=False),
-        )
-        self.through = nn.Linear(inputs, width, bias=False)
+        hidden, layers = 2 * inputs, []
+        for size in (inputs, hidden):
+            layers += [nn.Linear(size, hidden), nn.LayerNorm(hidden), nn.LeakyReLU(0.1)]
+        self.body = nn.Sequential(*layers, nn.Linear(hidden, width, bias=False))
+        self.shortcut = nn.Linear(inputs, width, bias=False)
 
     def forward(self, g: Tensor) -> Tensor:
         """Map features g to the space of the simplex."""
-        return cast(Tensor, self.body(g) + self.through(g))
+        return cast(Tensor, self.body(g) + self.shortcut(g))
 
 
 def dot_regression(outputs: Tensor, vertices: Tensor) -> Tensor:
-    """Return, for each output, half the squared distance of its cosine with its vertex from 1 (N,)."""
+    """Return (cosine - 1)^2 / 2 of each output with its vertex (N,)."""
     cosines = (normalize(outputs, dim=-1) * vertices).sum(-1)
     return (cosines - 1).square() / 2
 
@@ -90,20 +92,17 @@ def balanced_mean(losses: Tensor, labels: Tensor) -> Tensor:
     return (losses / counts[labels]).sum() / (counts > 0).sum()
 
 
-def blended_loss(outputs: Tensor, classes: Tensor, vertices: Tensor, share: float, order: Tensor) -> Tensor:
-    """Return the loss of outputs of length 1, each blended with another, of which it keeps a share.
-
-    A blend is drawn to both its vertices by their shares; with a share of 1 the outputs stay as they are.
-    """
-    blends, partners = share * outputs + (1 - share) * outputs[order], classes[order]
+def mixup_loss(outputs: Tensor, labels: Tensor, vertices: Tensor, lam: float, order: Tensor) -> Tensor:
+    """Return the loss of outputs of length 1, each mixed with another one; with lam = 1 none is mixed."""
+    mixed = lam * outputs + (1 - lam) * outputs[order]
     own, other = (
-        balanced_mean(dot_regression(blends, vertices[labels]), labels) for labels in (classes, partners)
+        balanced_mean(dot_regression(mixed, vertices[each]), each) for each in (labels, labels[order])
     )
-    return share * own + (1 - share) * other
+    return lam * own + (1 - lam) * other
 
 
 class DotRegression(Objective):
-    """Draws images, and blends of two, to the vertices of their classes."""
+    """Dot regression of images, some of them mixed by mix-up or CutMix, to the vertices of their classes."""
 
     neighbours, noise = 1, 4
     vertices: Tensor
@@ -115,53 +114,49 @@ class DotRegression(Objective):
         self.register_buffer("vertices", vertices.clone())
 
     def forward(self, views: list[Tensor], labels: Tensor, noise: Tensor) -> Tensor:
-        """Return the mean over views; a blend is drawn to both its vertices, by their shares."""
+        """Return the mean over views; a mixed image has both vertices as targets, weighted by its parts."""
         own = len(labels) - self.neighbours
-        shares = self.shares(noise[:own], views[0].shape[-1])
-        lam, pixels = shares.mean((1, 2)), shares[:, None].to(views[0])
+        weights = self.pixel_weights(noise[:own], views[0].shape[-1])
+        lam, pixels = weights.mean((1, 2)).repeat(len(views)), weights[:, None].to(views[0])
         images = [pixels * view[:own] + (1 - pixels) * view[1 : own + 1] for view in views]
         _, outputs = self.embedder(torch.cat(images))
         one, other = (
-            dot_regression(outputs, self.vertices[rows].repeat(len(views), 1))
-            for rows in (labels[:own], labels[1 : own + 1])
+            dot_regression(outputs, self.vertices[each].repeat(len(views), 1))
+            for each in (labels[:own], labels[1 : own + 1])
         )
-        share = lam.repeat(len(views))
-        return self.settings.loss_weight * (share * one + (1 - share) * other).mean()
+        return self.settings.loss_weight * (lam * one + (1 - lam) * other).mean()
 
-    def shares(self, noise: Tensor, size: int) -> Tensor:
-        """Return how much of each pixel an image keeps to itself (N, size, size).
+    def pixel_weights(self, noise: Tensor, size: int) -> Tensor:
+        """Return the weight of each image, against its neighbour of the batch, in each pixel (N, size, size).
 
-        The same share everywhere in a mix-up; all or nothing where a box is cut out, whose area is
-        uniform and which may reach over the edge; all of it in the images that are left alone.
+        It is constant in a mix-up; in CutMix it is 0 inside a box, whose area is uniform and which may reach
+        over the edge, and 1 outside; it is 1 in images that are not mixed.
         """
         weight, choice, *centre = noise.unbind(1)
         mixed = self.beta(weight)[:, None, None].expand(-1, size, size)
         half = (1 - weight).sqrt() / 2
-        places = (torch.arange(size, device=noise.device) + 0.5) / size
-        down, across = ((places - at[:, None]).abs() < half[:, None] for at in centre)
-        cut = 1 - (down[:, :, None] & across[:, None]).to(noise)
-        until_mixed = self.settings.mixed_share
-        until_cut = until_mixed + self.settings.cut_share
-        choice = choice[:, None, None]
-        return torch.where(choice < until_mixed, mixed, torch.where(choice < until_cut, cut, 1.0))
+        pixels = (torch.arange(size, device=noise.device) + 0.5) / size
+        row, column = ((pixels - at[:, None]).abs() < half[:, None] for at in centre)
+        cut = 1 - (row[:, :, None] & column[:, None]).to(noise)
+        choice, mixed_share = choice[:, None, None], self.settings.mixed_share
+        unmixed = torch.where(choice < mixed_share + self.settings.cut_share, cut, 1.0)
+        return torch.where(choice < mixed_share, mixed, unmixed)
 
 
 class NCFSCIL(ProjectorMethod[NCFSCILSettings]):
     """Neural-collapse inspired alignment of features and classifier.
 
     The classifier is a simplex equiangular tight frame with a vertex for every class there will be; it
-    never changes, and the features are drawn to it. A session fine-tunes a neck behind the frozen
-    backbone on the shots and on one mean feature of every known class, all classes with the same weight, in
-    most steps on blends of the neck's outputs. The nearest vertex answers.
-    Needs to know in advance: the number of classes to come. Stores: one mean feature and one vertex a
-    class. Costs at test time: one pass, and fine-tuning in every session.
+    never changes, and the features are trained to align with it. A session fine-tunes a neck behind the
+    frozen backbone on the shots and on one mean feature of every known class, all classes with the same
+    weight, in most steps on mix-ups of the neck's outputs. The nearest vertex gives the class.
     """
 
     name = "nc_fscil"
     Settings = NCFSCILSettings
     card = MethodCard(
-        "a fixed simplex with a vertex for every class to come; fine-tunes a neck towards it",
-        stores="one mean feature a class, the vertices",
+        "a fixed simplex with a vertex for every future class; fine-tunes a neck towards it",
+        stores="one mean feature per class, the vertices",
         knows_future=True,
     )
     decision_settings = frozenset({"steps", "learning_rate", "gradient_norm", "blending", "blended_share"})
@@ -179,49 +174,42 @@ class NCFSCIL(ProjectorMethod[NCFSCILSettings]):
             )
         embedder = super().build_embedder(model, channels)
         embedder.follow_with(Neck(embedder.width, width), width)
-        self.vertices = simplex(self.total_classes, width)
+        self.vertices = simplex_etf(self.total_classes, width)
         return embedder
 
     def objective(self) -> DotRegression:
-        """Return dot regression with blends of two images."""
         return DotRegression(self.embedder, self.vertices, self.settings)
 
-    def init_classifiers(self, features: Features, labels: Tensor) -> None:
-        """Keep the mean feature of each base class."""
-        super().init_classifiers(features, labels)
-        self.vertices = self.vertices.to(self.prototypes)
-
     def add_classes(self, features: Features, labels: Tensor) -> None:
-        """Fine-tune the neck on shots and mean features, and keep the means of the new classes."""
+        """Fine-tune the neck on shots and mean features, and store the means of the new classes."""
         means, counts = self.extended(features, labels)
         if len(means) > self.total_classes:
             raise UserError(
-                f"{len(means)} classes, but room was kept for {self.total_classes}: the method must be told "
-                "the number of classes to come before its base session"
+                f"{len(means)} classes, but the simplex has {self.total_classes} vertices: the method must "
+                "know the number of future classes before its base session"
             )
-        old = means[: self.seen_classes, 0]
-        samples = torch.cat([features["g"][:, 0], old]).clone()
-        classes = torch.cat([labels, torch.arange(len(old), device=labels.device)])
-        self.embedder.follow_with(self.tuned(samples, classes), self.settings.width)
+        old = torch.arange(self.seen_classes, device=labels.device)
+        g = torch.cat([features["g"][:, 0], means[old, 0]]).clone()
+        self.embedder.follow_with(self.tuned(g, torch.cat([labels, old])), self.settings.width)
         self.prototypes, self.counts = means, counts
 
-    def tuned(self, samples: Tensor, classes: Tensor) -> nn.Module:
-        """Return a copy of the neck, drawn further to the vertices of the classes of some features g.
+    def tuned(self, g: Tensor, labels: Tensor) -> nn.Module:
+        """Return a copy of the neck, fine-tuned on features g and their labels.
 
-        What is blended is drawn alike in every run, so that a session learnt again is the same.
+        The generator of the mix-ups has a fixed seed, so that a session learnt again gives the same neck.
         """
-        neck, chosen = copy.deepcopy(self.readout).requires_grad_(True), self.settings
+        neck, chosen = copy.deepcopy(self.projector).requires_grad_(True), self.settings
         vertices, rng = self.vertices.clone(), np.random.default_rng(self.seen_classes)
 
         def loss() -> Tensor:
-            share = rng.beta(chosen.blending, chosen.blending) if rng.random() < chosen.blended_share else 1.0
-            order = torch.from_numpy(rng.permutation(len(samples))).to(samples.device)
-            outputs = normalize(neck(samples), dim=1)
-            return chosen.loss_weight * blended_loss(outputs, classes, vertices, share, order)
+            lam = rng.beta(chosen.blending, chosen.blending) if rng.random() < chosen.blended_share else 1.0
+            order = torch.from_numpy(rng.permutation(len(g))).to(g.device)
+            outputs = normalize(neck(g), dim=1)
+            return chosen.loss_weight * mixup_loss(outputs, labels, vertices, lam, order)
 
-        descend([(neck.parameters(), chosen.learning_rate)], loss, chosen.steps, chosen.gradient_norm)
+        groups = [{"params": neck.parameters(), "lr": chosen.learning_rate}]
+        minimise(loss, groups, chosen.steps, chosen.gradient_norm)
         return neck
 
     def targets(self) -> Tensor:
-        """Return the vertex of each class seen."""
         return self.vertices[: self.seen_classes]

@@ -1,4 +1,4 @@
-"""NCM, the strong baseline: train on the base classes, freeze, answer by the nearest class mean (eq. 2)."""
+"""NCM, the strong baseline: train on the base classes, then classify by the nearest class mean (eq. 2)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from fairshot.methods.prototype_method import CosineMethod, CosineSettings
 
 
 class NCM(CosineMethod[CosineSettings]):
-    """Cosine cross-entropy, then nearest class mean.
-
-    Needs to know in advance: nothing. Stores: one mean feature a class. Costs at test time: one pass.
-    """
+    """Cosine cross-entropy, then nearest class mean."""
 
     name = "ncm"
     Settings = CosineSettings

@@ -7,25 +7,28 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from fairshot.classifiers.similarity import similarity
 from fairshot.methods.method import MethodCard
 from fairshot.methods.prototype_method import CosineMethod, CosineSettings
+from fairshot.models.embedder import Features
 from fairshot.settings import Share
 
 
 class TEENSettings(CosineSettings):
     """How far, and how selectively, base classes draw a new prototype towards themselves."""
 
-    shift: Share = 0.5  # alpha: the weight of the base classes in a calibrated prototype
-    selectivity: float = Field(16.0, gt=0)  # tau: the larger, the more the most similar base class counts
+    shift: Share = Field(0.5, description="Weight of the base classes in a calibrated prototype (alpha).")
+    selectivity: float = Field(
+        16.0, gt=0, description="The larger, the more the most similar base class counts (tau)."
+    )
 
 
 class TEEN(CosineMethod[TEENSettings]):
     """Training-free prototype calibration.
 
-    The base session is that of nearest class mean. A prototype of a few shots lies too close to the
-    similar base classes' images to be told from them, yet its similarities to base prototypes are
-    reliable: it is moved towards their softmax-weighted mean. Base prototypes stay.
-    Needs to know in advance: nothing. Stores: one mean feature a class. Costs at test time: one pass.
+    The base session is that of nearest class mean. A prototype of a few shots is biased towards base
+    classes, yet its similarities to their prototypes are reliable: it is moved towards their
+    softmax-weighted mean. Base prototypes stay.
     """
 
     name = "teen"
@@ -33,8 +36,11 @@ class TEEN(CosineMethod[TEENSettings]):
     card = MethodCard("new prototypes move towards the base prototypes they resemble; no training")
     decision_settings = frozenset({"shift", "selectivity"})
 
-    def answering_prototypes(self) -> Tensor:
-        """Return base prototypes as they are, and calibrated prototypes of the new classes."""
+    def similarities(self, features: Features) -> Tensor:
+        return similarity(features["g"], self.calibrated_prototypes())
+
+    def calibrated_prototypes(self) -> Tensor:
+        """Return the stored prototypes of the base classes, and calibrated ones of the new classes."""
         base, novel = self.prototypes[: self.base_classes], self.prototypes[self.base_classes :]
         return torch.cat([base, calibrated(novel, base, self.settings.shift, self.settings.selectivity)])
 
@@ -46,5 +52,5 @@ def calibrated(novel: Tensor, base: Tensor, shift: float, selectivity: float) ->
     """
     novel, base = normalize(novel, dim=-1), normalize(base, dim=-1)
     weights = (selectivity * torch.einsum("cvd,bvd->cbv", novel, base)).softmax(dim=1)
-    drawn = normalize(torch.einsum("cbv,bvd->cvd", weights, base), dim=-1)
-    return (1 - shift) * novel + shift * drawn
+    mean = normalize(torch.einsum("cbv,bvd->cvd", weights, base), dim=-1)
+    return (1 - shift) * novel + shift * mean

@@ -1,4 +1,4 @@
-"""TOPIC: a neural gas holds the shape of the feature space while the network learns on."""
+"""TOPIC: a neural gas keeps the topology of the feature space while the network is fine-tuned."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, one_hot
 
-from fairshot.methods.finetuning import descend
+from fairshot.methods.finetuning import minimise
 from fairshot.methods.method import MethodCard
 from fairshot.methods.prototype_method import CosineSettings
 from fairshot.methods.replay_method import ReplayMethod
@@ -20,158 +20,150 @@ from fairshot.models.embedder import Features
 class TOPICSettings(CosineSettings):
     """The neural gas, and the losses that keep and grow it."""
 
-    nodes: int = Field(400, ge=2)  # of the base classes; at least one a class
-    rounds: int = Field(20, ge=1)  # of the neural gas
-    steps: int = Field(100, ge=1)  # of fine-tuning in a session
-    learning_rate: float = Field(0.001, gt=0)
-    anchor: float = Field(1.0, ge=0)  # weight of the loss that keeps old nodes where they are
-    min_max: float = Field(0.1, ge=0)  # weight of the loss that places new nodes
-    margin: float = Field(0.5, ge=0)  # distance that a new node keeps from neighbours of other classes
+    nodes: int = Field(
+        400, ge=2, description="Nodes of the neural gas for the base classes; at least one per class."
+    )
+    rounds: int = Field(20, ge=1, description="Passes of the neural gas over the base features.")
+    steps: int = Field(100, ge=1, description="Steps of fine-tuning in a session.")
+    learning_rate: float = Field(0.001, gt=0, description="Learning rate of fine-tuning.")
+    anchor: float = Field(1.0, ge=0, description="Weight of the loss that keeps old nodes where they are.")
+    min_max: float = Field(0.1, ge=0, description="Weight of the loss that places new nodes.")
+    margin: float = Field(
+        0.5, ge=0, description="Distance that a new node keeps from neighbours of other classes."
+    )
 
 
 class TOPIC(ReplayMethod[TOPICSettings]):
     """Topology-preserving knowledge incrementer.
 
-    A neural gas is laid over the features of the base session: nodes that stand for regions of the
-    feature space, with edges between neighbours, each with the picture nearest to it. A session
-    fine-tunes the network on the shots; an anchor loss keeps the pictures of old nodes where they were,
-    and a min-max loss draws shots to the node that grows for their class and keeps that node away from
-    neighbours of other classes. The class of the nearest node answers.
-    Needs to know in advance: nothing. Stores: the nodes, their edges, the spread and a picture of
-    each. Costs at test time: one pass, and fine-tuning of the network in every session.
+    A neural gas is fitted to the features of the base session: nodes that stand for regions of the feature
+    space, edges between neighbours, and for each node the picture nearest to it. A session fine-tunes the
+    network on the shots; the anchor loss keeps the pictures of old nodes where they were, and the min-max
+    loss pulls shots to the new node of their class and pushes that node away from neighbours of other
+    classes. The nearest node gives the class.
     """
 
     name = "topic"
     Settings = TOPICSettings
     card = MethodCard(
         "a neural gas over the features is kept in place while the network is fine-tuned",
-        stores="nodes of a neural gas with edges and spread, one picture a node",
+        stores="nodes of a neural gas with edges and variances, one picture per node",
         keeps_exemplars=True,
     )
     decision_settings = frozenset(
         {"nodes", "rounds", "steps", "learning_rate", "anchor", "min_max", "margin"}
     )
-    buffers = (*ReplayMethod.buffers, "nodes", "spread", "edges")
+    buffers = (*ReplayMethod.buffers, "nodes", "variance", "edges")
     nodes: Tensor  # (M, d) of length 1; their labels are those of their exemplars
-    spread: Tensor  # (M, d) variance of the features around each node
+    variance: Tensor  # (M, d) of the features around each node
     edges: Tensor  # (M, M) whether two nodes are neighbours
 
-    def choose(self, features: Features, labels: Tensor) -> Tensor:
-        """Lay the neural gas, and keep the picture nearest each node."""
+    def choose_exemplars(self, features: Features, labels: Tensor) -> Tensor:
+        """Fit the neural gas, and keep the picture nearest to each node."""
         g = normalize(features["g"][:, 0], dim=1)
-        each = math.ceil(self.settings.nodes / self.base_classes)
-        nodes = normalize(neural_gas(g, spaced(labels, each), self.settings.rounds), dim=1)
+        per_class = math.ceil(self.settings.nodes / self.base_classes)
+        nodes = normalize(neural_gas(g, spaced(labels, per_class), self.settings.rounds), dim=1)
         kept = (g @ nodes.T).argmax(0)
-        # A class that no node stands for gets one of its own, else it could never be answered.
+        # A class without a node gets one at its mean, else it could never be predicted.
         missing = torch.nonzero(labels[kept].bincount(minlength=self.base_classes) == 0)[:, 0]
         self.nodes = torch.cat([nodes, normalize(self.prototypes[missing, 0], dim=1)])
         cosines = g @ self.nodes.T
-        self.spread, self.edges = spread_around(g, cosines), neighbours(cosines)
+        self.variance, self.edges = region_variance(g, cosines), node_edges(cosines)
         own = cosines[:, len(nodes) :].masked_fill(labels[:, None] != missing, -torch.inf)
         return torch.cat([kept, own.argmax(0)])
 
     def add_classes(self, features: Features, labels: Tensor) -> None:
-        """Fine-tune the network on the shots, and grow a node for each new class."""
+        """Fine-tune the network on the shots, and add a node for each new class."""
         means, counts = self.extended(features, labels)
-        tuning = FineTuning(self, features["images"], labels, means)
-        tuning.learn()
-        self.embedder = tuning.embedder
-        self.prototypes, self.counts = means, counts
-        self.nodes = tuning.all_nodes().detach()
-        self.spread = torch.cat([self.spread, self.spread.mean(0).expand(len(tuning.kept), -1)])
-        self.edges = tuning.edges
-        self.exemplars = torch.cat([self.exemplars, features["images"][tuning.kept]])
-        self.exemplar_labels = tuning.node_labels
+        tuned = FineTuning(self, features["images"], labels, len(means))
+        tuned.run()
+        self.embedder, self.prototypes, self.counts = tuned.embedder, means, counts
+        self.nodes, self.edges = tuned.all_nodes().detach(), tuned.edges
+        self.variance = torch.cat([self.variance, self.variance.mean(0).expand(len(tuned.kept), -1)])
+        self.exemplars = torch.cat([self.exemplars, features["images"][tuned.kept]])
+        self.exemplar_labels = tuned.node_labels
 
-    def scores(self, features: Features, novel_only: bool = False) -> Tensor:
+    def similarities(self, features: Features) -> Tensor:
         """Return the cosine with the nearest node of each class."""
         g = normalize(features["g"][:, 0], dim=1)
-        cosines = by_class(g @ self.nodes.T, self.exemplar_labels, self.seen_classes)
-        if novel_only:
-            cosines[:, : self.base_classes] = -torch.inf
-        return cosines
+        return by_class(g @ self.nodes.T, self.exemplar_labels, self.seen_classes)
 
 
 class FineTuning:
-    """Fine-tuning in one session, on a copy: whatever fails, the method is as it was."""
+    """The fine-tuning of one session, on a copy: if it fails, the method is unchanged."""
 
-    def __init__(self, method: TOPIC, images: Tensor, labels: Tensor, means: Tensor) -> None:
-        self.settings, self.labels, self.shots = method.settings, labels, len(images)
+    def __init__(self, method: TOPIC, images: Tensor, labels: Tensor, classes: int) -> None:
+        self.settings, self.labels, self.classes = method.settings, labels, classes
         self.embedder = copy.deepcopy(method.embedder).eval()
         self.images = torch.cat([images, method.exemplars]) / 255
-        self.old, self.spread = method.nodes.clone(), method.spread.clone()
-        self.classes = len(means)
-        grown = torch.arange(method.seen_classes, self.classes, device=labels.device)
-        self.node_labels = torch.cat([method.exemplar_labels, grown])
+        self.old_nodes, self.variance = method.nodes.clone(), method.variance.clone()
+        new = torch.arange(method.seen_classes, classes, device=labels.device)
+        self.node_labels = torch.cat([method.exemplar_labels, new])
         with torch.no_grad():
-            g = normalize(self.embedder(self.images[: self.shots])[0], dim=1)
-            member = (labels == grown[:, None]).to(g.dtype)
-            self.fresh = nn.Parameter(normalize(member @ g, dim=1))
-            cosines = g @ self.all_nodes().T
-            self.edges = neighbours(cosines)
-            self.edges[: len(self.old), : len(self.old)] |= method.edges
-            own = cosines[:, len(self.old) :].masked_fill(member.T == 0, -torch.inf)
-            self.kept = own.argmax(0)
+            g = normalize(self.embedder(self.images[: len(labels)])[0], dim=1)
+            member = (labels == new[:, None]).to(g.dtype)
+            self.new_nodes = nn.Parameter(normalize(member @ g, dim=1))
+            cosines, old = g @ self.all_nodes().T, len(self.old_nodes)
+            self.edges = node_edges(cosines)
+            self.edges[:old, :old] |= method.edges
+            self.kept = cosines[:, old:].masked_fill(member.T == 0, -torch.inf).argmax(0)
 
     def all_nodes(self) -> Tensor:
-        """Return old nodes and new ones."""
-        return torch.cat([self.old, normalize(self.fresh, dim=1)])
+        """Return old and new nodes."""
+        return torch.cat([self.old_nodes, normalize(self.new_nodes, dim=1)])
 
-    def learn(self) -> None:
-        """Descend."""
-        trained = [*self.embedder.backbone.parameters(), self.fresh]
-        descend([(trained, self.settings.learning_rate)], self.loss, self.settings.steps)
+    def run(self) -> None:
+        """Train the network and the new nodes."""
+        trained = [*self.embedder.backbone.parameters(), self.new_nodes]
+        minimise(self.loss, [{"params": trained, "lr": self.settings.learning_rate}], self.settings.steps)
 
     def loss(self) -> Tensor:
-        """Recognise the shots, keep old nodes, place new ones."""
+        """Classify the shots, keep old nodes in place, and place new ones."""
         g = normalize(self.embedder(self.images)[0], dim=1)
-        shots, anchors = g[: self.shots], g[self.shots :]
-        nodes = self.all_nodes()
-        logits = self.settings.scale * by_class(shots @ nodes.T, self.node_labels, self.classes)
-        kept = anchor_loss(anchors, self.old, self.spread)
-        placed = self.min_max_loss(shots, nodes)
-        return (
-            cross_entropy(logits, self.labels) + self.settings.anchor * kept + self.settings.min_max * placed
-        )
+        shots, anchors = g[: len(self.labels)], g[len(self.labels) :]
+        nodes, chosen = self.all_nodes(), self.settings
+        logits = chosen.scale * by_class(shots @ nodes.T, self.node_labels, self.classes)
+        anchor = chosen.anchor * anchor_loss(anchors, self.old_nodes, self.variance)
+        min_max = chosen.min_max * self.min_max_loss(shots, nodes)
+        return cross_entropy(logits, self.labels) + anchor + min_max
 
     def min_max_loss(self, shots: Tensor, nodes: Tensor) -> Tensor:
-        """Draw each shot to the nearest node of its class; part neighbours of different classes."""
-        distances = torch.cdist(shots, nodes)
+        """Pull each shot to the nearest node of its class; push neighbours of different classes apart."""
+        old, distances = len(self.old_nodes), torch.cdist(shots, nodes)
         own = self.labels[:, None] == self.node_labels
-        drawn = distances.masked_fill(~own, torch.inf).amin(1).mean()
-        rivals = self.edges & (self.node_labels[:, None] != self.node_labels)
-        rivals = rivals[len(self.old) :]
-        short = (self.settings.margin - torch.cdist(nodes[len(self.old) :], nodes)).clamp(min=0)
-        return drawn + (short * rivals).sum() / rivals.sum().clamp(min=1)
+        pull = distances.masked_fill(~own, torch.inf).amin(1).mean()
+        rivals = (self.edges & (self.node_labels[:, None] != self.node_labels))[old:]
+        push = (self.settings.margin - torch.cdist(nodes[old:], nodes)).clamp(min=0)
+        return pull + (push * rivals).sum() / rivals.sum().clamp(min=1)
 
 
-def spaced(labels: Tensor, each: int) -> Tensor:
-    """Return which images a neural gas starts from: so many of each class, evenly spaced in their order."""
-    start = []
+def spaced(labels: Tensor, per_class: int) -> Tensor:
+    """Return the indices of images, evenly spaced in their order, with so many of each class."""
+    chosen = []
     for label in range(int(labels.max()) + 1):
         own = torch.nonzero(labels == label)[:, 0]
-        start.append(own[torch.linspace(0, len(own) - 1, min(each, len(own))).long().to(own.device)])
-    return torch.cat(start)
+        chosen.append(own[torch.linspace(0, len(own) - 1, min(per_class, len(own))).long().to(own.device)])
+    return torch.cat(chosen)
 
 
 def neural_gas(features: Tensor, start: Tensor, rounds: int) -> Tensor:
-    """Lay nodes over features (N, d), beginning at some of them: the batch form of the neural gas.
+    """Fit nodes to features (N, d), beginning at those of the indices `start`: the batch neural gas.
 
-    Each node moves to a mean of all features, weighted by how near it is to each compared with other nodes;
-    its reach shrinks from round to round until it follows its own region alone.
+    Each node moves to a mean of all features, weighted by its rank among the nodes nearest to each feature;
+    the range of ranks that count shrinks from round to round until only the nearest node does.
     """
     nodes = features[start].clone()
     widest, narrowest = len(nodes) / 2, 0.1
     for t in range(rounds):
-        reach = widest * (narrowest / widest) ** (t / max(1, rounds - 1))
+        width = widest * (narrowest / widest) ** (t / max(1, rounds - 1))
         ranks = torch.cdist(features, nodes).argsort(dim=1, stable=True).argsort(dim=1)
-        weights = torch.exp(-ranks.to(features.dtype) / reach)
+        weights = torch.exp(-ranks.to(features.dtype) / width)
         nodes = weights.T @ features / weights.sum(0)[:, None]
     return nodes
 
 
-def spread_around(features: Tensor, cosines: Tensor) -> Tensor:
-    """Return the variance (M, d) of the features nearest to each node, blended with that of all regions."""
+def region_variance(features: Tensor, cosines: Tensor) -> Tensor:
+    """Return the variance (M, d) of the features nearest to each node, averaged with that of all nodes."""
     member = one_hot(cosines.argmax(1), cosines.shape[1]).to(features.dtype)
     counts = member.sum(0).clamp(min=1)[:, None]
     means = member.T @ features / counts
@@ -179,20 +171,20 @@ def spread_around(features: Tensor, cosines: Tensor) -> Tensor:
     return (variance + variance.mean(0)) / 2 + 1e-8
 
 
-def neighbours(cosines: Tensor) -> Tensor:
-    """Return which nodes (M, M) are, for some image (N, M), the nearest and the second nearest."""
+def node_edges(cosines: Tensor) -> Tensor:
+    """Connect nodes (M, M) that are the nearest and the second nearest of some image (N, M)."""
     first, second = cosines.topk(2, dim=1).indices.T
     edges = torch.zeros(cosines.shape[1], cosines.shape[1], dtype=torch.bool, device=cosines.device)
     edges[first, second] = edges[second, first] = True
     return edges
 
 
-def anchor_loss(anchors: Tensor, nodes: Tensor, spread: Tensor) -> Tensor:
-    """Return how far the pictures of nodes have moved from them, in units of the spread around each."""
-    return ((anchors - nodes).square() / spread).mean()
+def anchor_loss(anchors: Tensor, nodes: Tensor, variance: Tensor) -> Tensor:
+    """Return how far the pictures of nodes have moved from them, relative to the variance around each."""
+    return ((anchors - nodes).square() / variance).mean()
 
 
 def by_class(cosines: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """Return the highest of the nodes (N, M) of each class: (N, classes)."""
+    """Return the highest cosine with the nodes (N, M) of each class: (N, classes)."""
     best = cosines.new_full((len(cosines), classes), -torch.inf)
     return best.scatter_reduce(1, labels.expand_as(cosines), cosines, "amax")

@@ -24,16 +24,25 @@ Features = dict[str, Tensor]  # "g": (N, V, d), "g_tilde": (N, V, d~); V views o
 class ModelSettings(Settings):
     """The network and the size of its input."""
 
-    backbone: str = "resnet18"
-    small_stem: bool = True  # 3x3 stride-1 stem without max-pooling (for 32 and 84 pixels)
-    pretrained: bool = False
-    # Of a backbone without pretrained weights. timm: as timm draws it, the last batch norm of each residual
-    # block zero; torch: convolutions and batch norms as torch draws them by default
-    initialisation: Initialisation = "timm"
-    size: int = Field(32, ge=8, le=1024)  # pixels a side of the network's input
-    resize: int | None = Field(None, ge=8)  # test view: short side resized to this, then the centre cut out
-    mean: tuple[float, ...] = (0.5, 0.5, 0.5)  # of the pixels, a channel each
-    std: tuple[Positive, ...] = (0.25, 0.25, 0.25)
+    backbone: str = Field("resnet18", description="tiny, resnet12, resnet20, or any model of timm.")
+    small_stem: bool = Field(
+        True, description="3x3 stem of stride 1 without max-pooling, for inputs of 32 to 84 pixels."
+    )
+    pretrained: bool = Field(False, description="Start from timm's weights of the backbone.")
+    # timm: the last batch norm of each residual block is zero
+    initialisation: Initialisation = Field(
+        "timm", description="Whether a backbone without pretrained weights begins as timm or torch draws it."
+    )
+    size: int = Field(32, ge=8, le=1024, description="Pixels per side of the network's input.")
+    resize: int | None = Field(
+        None,
+        ge=8,
+        description="Short side of a test picture before the centre is cut out; null: the whole is used.",
+    )
+    mean: tuple[float, ...] = Field((0.5, 0.5, 0.5), description="Mean of the pixels, per channel.")
+    std: tuple[Positive, ...] = Field(
+        (0.25, 0.25, 0.25), description="Standard deviation of the pixels, per channel."
+    )
 
     @field_validator("mean", "std")
     @classmethod
@@ -68,9 +77,7 @@ class Embedder(nn.Module):
     mean: Tensor
     std: Tensor
 
-    def __init__(
-        self, settings: ModelSettings, channels: int, sr_width: int | None = None, sr_batch_norm: bool = False
-    ) -> None:
+    def __init__(self, settings: ModelSettings, channels: int, sr_width: int | None = None) -> None:
         from fairshot.models.backbones import build_backbone, feature_width  # timm takes seconds to import
 
         super().__init__()
@@ -80,7 +87,7 @@ class Embedder(nn.Module):
             settings.backbone, channels, settings.small_stem, settings.pretrained, settings.initialisation
         )
         self.width = feature_width(self.backbone)
-        self.sr: nn.Module | None = SR(self.width, sr_width, sr_batch_norm) if sr_width else None
+        self.sr: nn.Module | None = SR(self.width, sr_width) if sr_width else None
         self.width_tilde = sr_width or self.width
         for name, values in (("mean", settings.mean), ("std", settings.std)):
             self.register_buffer(name, torch.tensor(_per_channel(values, channels)).view(1, -1, 1, 1))

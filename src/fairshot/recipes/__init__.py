@@ -1,5 +1,6 @@
-"""Recipes: one YAML a dataset and method, validated by typed settings."""
+"""Recipes: one YAML file per benchmark and method over what its methods share, checked by typed settings."""
 
+from fairshot.recipes.annotated import annotated_yaml
 from fairshot.recipes.recipe import (
     DEFAULT_METHOD,
     Recipe,
@@ -13,6 +14,7 @@ from fairshot.recipes.recipe import (
 __all__ = [
     "DEFAULT_METHOD",
     "Recipe",
+    "annotated_yaml",
     "check_recipe",
     "default_recipe",
     "load_recipe",

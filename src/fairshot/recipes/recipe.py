@@ -1,8 +1,12 @@
-"""Recipe: everything that decides a run's numbers, read from YAML and checked before anything happens."""
+"""Recipe: everything that decides a run's numbers, read from YAML and checked before anything happens.
+
+A recipe of the package is made of two files: `<benchmark>/common.yaml`, what its methods share, and
+`<benchmark>/<method>.yaml`, whose keys are added or replace those of the first. A recipe given by its path
+stands alone, unless it says `extends: <benchmark>`: then it is merged with that benchmark's common file.
+"""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -14,22 +18,32 @@ import yaml
 from pydantic import Field, ValidationError
 
 from fairshot.benchmarks.stream import StreamSettings
-from fairshot.errors import UserError, did_you_mean
+from fairshot.errors import BadOverride, MethodNotLoaded, UnknownRecipe, UserError, did_you_mean
 from fairshot.methods import baseline, method_named, methods
 from fairshot.methods.method import MethodSettings
-from fairshot.methods.own import KEPT, MARK, class_named, class_to_name, load_own, loaded_own
+from fairshot.methods.plugins import (
+    PLUGIN_COPY,
+    PLUGIN_MARK,
+    load_plugin,
+    loaded_plugin,
+    plugin_class,
+    plugins_in,
+)
 from fairshot.models.embedder import ModelSettings
 from fairshot.settings import Settings, explain
 from fairshot.training.loop import TrainingSettings
 from fairshot.training.views import ViewSettings
 
 DEFAULT_METHOD = "sss"  # the one that is run where none is named
+COMMON = "common"  # the file that the methods of a benchmark share
+EXTENDS = "extends"  # the key by which a recipe outside the package asks for it
+SECTIONS = ("benchmark", "model", "views", "training")  # beside the seed and the method
 
 
 class BenchmarkSettings(StreamSettings):
     """Which benchmark, and how it is cut into sessions."""
 
-    name: str
+    name: str = Field(description="Name of the benchmark.")
 
 
 class _Sections(Settings):
@@ -58,7 +72,7 @@ class Recipe:
     def as_dict(self) -> dict[str, Any]:
         """Return the recipe with every default filled in, as plain values."""
         parts: dict[str, Any] = {"seed": self.seed}
-        for name in ("benchmark", "model", "views", "training"):
+        for name in SECTIONS:
             parts[name] = getattr(self, name).model_dump(mode="json")
         return parts | {"method": {"name": self.method_name, **self.method.model_dump(mode="json")}}
 
@@ -77,7 +91,7 @@ class Recipe:
 
 def recipe_names() -> list[str]:
     """Return the names of the recipes that come with fairshot: benchmark/method."""
-    return sorted(f"{folder.name}/{file.name[:-5]}" for folder, file in _packaged())
+    return sorted(name for name in _packaged() if not name.endswith(f"/{COMMON}"))
 
 
 def default_recipe(benchmark: str) -> str:
@@ -91,17 +105,16 @@ def load_recipe(source: str, overrides: Iterable[str] = (), seed: int | None = N
     A method of one's own, `benchmark/file.py:Class`, is trained as the baseline is; a recipe for it names it
     so too: `method.name: file.py:Class`, the file beside the recipe.
     """
-    if MARK in source:
+    if PLUGIN_MARK in source:
         benchmark, _, method = source.partition("/")
-        known = sorted({folder.name for folder, _ in _packaged()})
-        if benchmark not in known:
-            meant = did_you_mean(benchmark, known) or "; write doodles/file.py:Class, for example"
+        if benchmark not in _benchmarks():
+            meant = did_you_mean(benchmark, _benchmarks()) or "; write doodles/file.py:Class, for example"
             raise UserError(f"recipe: {source!r} names no benchmark{meant}")
-        content = _parse(_read(f"{benchmark}/{baseline()}"), source)
+        content = _read(f"{benchmark}/{baseline()}")
         content["method"] = {"name": method}
     else:
-        content = _parse(_read(source), source)
-        _look_beside(source, content)
+        content = _read(source)
+        _locate_method(source, content)
     for override in overrides:
         _apply(content, override)
     _load_own_method(source, content)
@@ -113,20 +126,17 @@ def load_recipe(source: str, overrides: Iterable[str] = (), seed: int | None = N
 def read_recipe(path: Path) -> Recipe:
     """Read the recipe that a run has left.
 
-    Unlike `load_recipe` it runs no code that the recipe names: whoever looks at a run, which may come from
+    Unlike `load_recipe` it runs no code that the recipe names: whoever reads a run, which may come from
     anywhere, has not asked for that.
     """
-    content = _parse(_read(str(path)), str(path))
-    _look_beside(str(path), content)
+    content = _read(str(path))
+    _locate_method(str(path), content)
     name = _method_name(content)
-    known = loaded_own(name) if MARK in name else None
+    known = loaded_plugin(name) if PLUGIN_MARK in name else None
     if known is not None:
         content["method"]["name"] = known.name
-    elif MARK in name or (name not in methods() and class_named(path.parent / KEPT, name)):
-        raise UserError(
-            f"{path}: {name} is a method from a file of its own, and reading a run runs no code; only "
-            "commands that name that file can use it: fairshot run BENCHMARK/file.py:Class, or compare"
-        )
+    elif PLUGIN_MARK in name or (name not in methods() and plugin_class(path.parent / PLUGIN_COPY, name)):
+        raise MethodNotLoaded(path, name)
     return check_recipe(content)
 
 
@@ -151,7 +161,7 @@ def check_recipe(content: Mapping[str, Any]) -> Recipe:
 
 
 def _settings_of_method(content: Mapping[str, Any]) -> dict[str, type[Settings]]:
-    """Return the settings that the section of the method may hold, if it names one that we know."""
+    """Return the settings that the section of the method may hold, if it names a known method."""
     named = methods().get(_method_name(content))
     return {} if named is None else {"method": named.Settings}
 
@@ -162,10 +172,10 @@ def _method_name(content: Mapping[str, Any]) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _look_beside(source: str, content: dict[str, Any]) -> None:
-    """Take the file of a method of one's own that a recipe names as lying beside it."""
+def _locate_method(source: str, content: dict[str, Any]) -> None:
+    """Take the Python file of a method that a recipe names as lying beside the recipe."""
     name = _method_name(content)
-    if MARK in name:
+    if PLUGIN_MARK in name:
         content["method"]["name"] = str(Path(source).parent / name)
 
 
@@ -174,45 +184,69 @@ def _load_own_method(source: str, content: dict[str, Any]) -> None:
 
     A run's recipe has the name alone, and its code is not run unasked: say how to ask for it.
     """
-    name, kept = _method_name(content), Path(source).parent / KEPT
-    if MARK in name:
-        content["method"]["name"] = load_own(name).name
-    elif name not in methods() and (kind := class_named(kept, name)):
-        named = shlex.quote(f"method.name={kept}:{kind}")
-        raise UserError(
-            f"method.name: {name!r} is a method of your own, of which the run kept the file; write name: "
-            f"{KEPT}:{kind} into {source}, or add --set {named}"
-        )
+    name, kept = _method_name(content), Path(source).parent / PLUGIN_COPY
+    if PLUGIN_MARK in name:
+        content["method"]["name"] = load_plugin(name).name
+    elif name not in methods() and (kind := plugin_class(kept, name)):
+        raise MethodNotLoaded(Path(source), name, f"{PLUGIN_COPY}:{kind}")
 
 
-def _packaged() -> list[tuple[Traversable, Traversable]]:
+def _packaged() -> dict[str, Traversable]:
+    """Return the YAML files of the package by their names, benchmark/file."""
     folders = [folder for folder in resources.files(__package__).iterdir() if folder.is_dir()]
-    return [(folder, file) for folder in folders for file in folder.iterdir() if file.name.endswith(".yaml")]
+    return {
+        f"{folder.name}/{file.name.removesuffix('.yaml')}": file
+        for folder in folders
+        for file in folder.iterdir()
+        if file.name.endswith(".yaml")
+    }
 
 
-def _read(source: str) -> str:
-    for folder, file in _packaged():
-        if source == f"{folder.name}/{file.name[:-5]}":
-            return file.read_text(encoding="utf-8")
+def _benchmarks() -> list[str]:
+    """Return the benchmarks that have a common file."""
+    return sorted(name.partition("/")[0] for name in _packaged() if name.endswith(f"/{COMMON}"))
+
+
+def _read(source: str) -> dict[str, Any]:
+    """Read the YAML of a recipe, merged with the common file of its benchmark where it belongs to one."""
+    packaged = _packaged()
+    if source in recipe_names():
+        content = _parse(packaged[source].read_text(encoding="utf-8"), source)
+        benchmark = source.partition("/")[0]
+    else:
+        content = _parse(_read_file(source), source)
+        benchmark = content.pop(EXTENDS, None)
+        if benchmark is None:
+            return content
+        if benchmark not in _benchmarks():
+            meant = did_you_mean(str(benchmark), _benchmarks())
+            raise UserError(
+                f"{EXTENDS}: expected one of {', '.join(_benchmarks())}, got {benchmark!r}{meant}"
+            )
+    common = f"{benchmark}/{COMMON}"
+    return _merged(_parse(packaged[common].read_text(encoding="utf-8"), common), content)
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Return both with what is above in the place of what is below; sections are merged key by key."""
+    merged = dict(below)
+    for key, value in above.items():
+        old = below.get(key)
+        merged[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _read_file(source: str) -> str:
     for code in (source.partition("/")[2], source):
         if code.endswith(".py") and Path(code).is_file():
-            raise UserError(f"recipe: {code} is a Python file; name its class: {class_to_name(code)}")
+            raise UserError(f"recipe: {code} is a Python file; name its class: {plugins_in(code)}")
     path = Path(source)
     if not path.is_file():
-        raise UserError(
-            f"recipe: {source!r} is neither a file nor one of the recipes that `fairshot list` names"
-            f"{_recipe_meant(source)}"
-        )
+        raise UnknownRecipe(source, recipe_names())
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
         raise UserError(f"recipe: {source} cannot be read as text: {problem}") from None
-
-
-def _recipe_meant(source: str) -> str:
-    """Ask for the recipe that is spelt alike, or for the recipes of a method that was named alone."""
-    of_method = [name for name in recipe_names() if name.partition("/")[2] == source]
-    return f"; did you mean {' or '.join(of_method)}?" if of_method else did_you_mean(source, recipe_names())
 
 
 def _parse(text: str, source: str) -> dict[str, Any]:
@@ -230,13 +264,13 @@ def _apply(content: dict[str, Any], override: str) -> None:
     key, equals, value = override.partition("=")
     *parents, last = key.strip().split(".")
     if not equals or not last:
-        raise UserError(f"--set {override!r}: expected key=value, for example training.epochs=10")
-    place = content
+        raise BadOverride(override, "expected key=value")
+    section = content
     for parent in parents:
-        place = place.setdefault(parent, {})
-        if not isinstance(place, dict):
-            raise UserError(f"--set {key}: {parent} is a value, not a section")
+        section = section.setdefault(parent, {})
+        if not isinstance(section, dict):
+            raise BadOverride(override, f"{parent} is a value, not a section")
     try:
-        place[last] = yaml.safe_load(value)
-    except yaml.YAMLError as problem:
-        raise UserError(f"--set {key}: {value!r} cannot be read: {problem}") from None
+        section[last] = yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise BadOverride(override, f"{value!r} is not YAML") from None

@@ -16,7 +16,7 @@ import yaml
 from fairshot.errors import TrainingStopped, UserError
 from fairshot.evaluation.experiment import RunOptions, run
 from fairshot.evaluation.run_folder import LOG
-from fairshot.methods.own import load_own, own_sources
+from fairshot.methods.plugins import load_plugin, plugin_sources
 from fairshot.progress import LogReporter
 from fairshot.recipes import check_recipe
 from fairshot.studies.plan import PlannedRun
@@ -71,7 +71,7 @@ def run_on_ray(
         device = "cuda" if ray.cluster_resources().get("GPU", 0) else "cpu"
     gpus = 1 if device == "cuda" else 0
     start = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(_run_there)
-    task = Task("", Path(), device, command, root, photos, deadline, own_sources(), fresh, call)
+    task = Task("", Path(), device, command, root, photos, deadline, plugin_sources(), fresh, call)
     waiting = {}
     try:
         for cell in cells:
@@ -117,7 +117,7 @@ def _ended(ray: ModuleType, reference: object, cell: PlannedRun) -> RunStatus:
 def _run_there(task: Task) -> RunStatus:
     """Run one cell in a process of the cluster."""
     for source in task.own_methods:
-        load_own(source)
+        load_plugin(source)
     recipe = check_recipe(yaml.safe_load(task.recipe))
     cell = PlannedRun(recipe, task.out)
     minutes = (task.deadline - time.time()) / 60

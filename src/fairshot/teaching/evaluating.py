@@ -5,7 +5,7 @@ Images in sub-folders whose names the store does not know should be answered "un
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from unicodedata import normalize
@@ -77,18 +77,15 @@ class LabelledFeatures:
     names: list[str]
     features: Features
 
-    def among(self, names: Container[str]) -> LabelledFeatures:
-        """Select the images of some classes."""
-        return self._take([index for index, name in enumerate(self.names) if name in names])
-
     def halves(self) -> tuple[LabelledFeatures, LabelledFeatures]:
         """Halve the images, which come class by class: one half to choose something on, one to measure it."""
-        every = range(len(self.names))
-        return self._take(every[::2]), self._take(every[1::2])
+        return self.take(slice(None, None, 2)), self.take(slice(1, None, 2))
 
-    def _take(self, chosen: Sequence[int]) -> LabelledFeatures:
-        features = {key: value[list(chosen)] for key, value in self.features.items()}
-        return LabelledFeatures([self.names[index] for index in chosen], features)
+    def take(self, chosen: slice) -> LabelledFeatures:
+        """Return some of the images."""
+        return LabelledFeatures(
+            self.names[chosen], {key: value[chosen] for key, value in self.features.items()}
+        )
 
 
 def read_folder(store: Store, folder: str | Path, reporter: Reporter = SILENT) -> LabelledFeatures:

@@ -19,10 +19,9 @@ from fairshot.models.embedder import Embedder
 from fairshot.models.flips import FlipViews
 from fairshot.progress import SILENT, Reporter
 from fairshot.teaching.backbone_spec import model_settings
-from fairshot.teaching.base_classifier import nearest_means
 from fairshot.teaching.creation import StoreSpec
-from fairshot.teaching.database import DATABASE, connect, transaction
-from fairshot.teaching.network import Network, Photo
+from fairshot.teaching.database import DATABASE, connect, to_blob, transaction
+from fairshot.teaching.network import Network
 from fairshot.teaching.store import Store
 
 BASE_CLASSES = 60
@@ -42,14 +41,14 @@ class Timing:
 
 def measure_store(
     backbone: str = "resnet18",
-    sr_width: int | None = 2048,
+    sr_width: int = 2048,
     many_classes: int = 100_000,
     repeats: int = REPEATS,
     reporter: Reporter = SILENT,
 ) -> list[Timing]:
-    """Time a store on an untrained backbone: speed does not depend on what it learnt.
+    """Time a store of SSS on an untrained backbone: speed does not depend on what it learnt.
 
-    With `sr_width` it is a store of SSS: two views of a photo, g and g~, Resistance. Photos are JPEG files.
+    Two views of a photo, g and g~, Resistance. Photos are JPEG files.
     """
     with tempfile.TemporaryDirectory() as temporary:
         photos = _photos(Path(temporary), 5 * repeats)
@@ -89,15 +88,11 @@ def _open(folder: Path) -> None:
         store.snapshot()
 
 
-def _create(folder: Path, backbone: str, sr_width: int | None, photo: Path) -> None:
+def _create(folder: Path, backbone: str, sr_width: int, photo: Path) -> None:
     """Make a store whose first base class resembles a photo, so that g~ decides on it."""
     embedder = Embedder(model_settings(backbone, pretrained=False), 3, sr_width)
-    network = Network(embedder, FlipViews(flip=sr_width is not None))
+    network = Network(embedder, FlipViews(flip=True))
     draw = torch.Generator().manual_seed(0)
-    if sr_width is None:
-        nothing = nearest_means(torch.zeros(0, *network.shape), torch.zeros(0, dtype=torch.int64))
-        Store.create(folder, StoreSpec(network, nothing)).close()
-        return
     g = torch.rand(BASE_CLASSES, *network.shape, generator=draw)
     g[0] = network.embed(network.preparation.read([photo]).pictures)["g"][0]
     g_tilde = torch.rand(BASE_CLASSES, network.views.count, sr_width, generator=draw)
@@ -110,14 +105,13 @@ def _create(folder: Path, backbone: str, sr_width: int | None, photo: Path) -> N
 def _fill(folder: Path, classes: int, word: str, reporter: Reporter, photos_each: int = 0) -> None:
     """Add classes of random features straight to the tables: teaching them would take hours."""
     with Store(folder) as store:
-        layout = store.layout
+        shapes = [means.shape[1:] for means in (store.base.h.means, store.base.h_tilde.means)]
     connection = connect(folder / DATABASE)
     draw = torch.Generator().manual_seed(1)
 
-    def blobs() -> tuple[bytes, bytes | None]:
-        shapes = layout.g, layout.g_tilde or (0,)
+    def blobs() -> tuple[bytes, bytes]:
         g, g_tilde = (torch.rand(shape, generator=draw) for shape in shapes)
-        return layout.image_blobs(Photo(b"", b"", g, g_tilde))
+        return to_blob(g), to_blob(g_tilde)
 
     with transaction(connection), reporter.track("filling the store", classes) as advance:
         connection.execute("INSERT INTO events (at, kind, detail) VALUES ('', 'fill', '{}')")

@@ -36,7 +36,6 @@ class Description(BaseModel):
     model: ModelSettings
     channels: Literal[1, 3]
     sr_width: Annotated[int, Field(ge=1)] | None
-    sr_batch_norm: bool
     flip: bool
     mirror: bool
     short_side: int = Field(ge=1)
@@ -46,7 +45,7 @@ class Description(BaseModel):
         """Build the embedder for weights that are at hand: none are fetched, and they bound its size."""
         settings = self.model.model_copy(update={"pretrained": False})
         with torch.random.fork_rng(devices=[]), _no_larger_than(most_parameters):
-            return Embedder(settings, self.channels, self.sr_width, self.sr_batch_norm)
+            return Embedder(settings, self.channels, self.sr_width)
 
 
 @dataclass(frozen=True)
@@ -103,14 +102,10 @@ class Network:
     def write(self, path: Path) -> None:
         """Write weights and description."""
         embedder = self.embedder
-        norm = embedder.sr is not None and any(
-            isinstance(part, nn.BatchNorm1d) for part in embedder.sr.children()
-        )
         description = Description(
             model=embedder.settings.model_copy(update={"pretrained": False}),
             channels=embedder.channels,
             sr_width=None if embedder.sr is None else embedder.width_tilde,
-            sr_batch_norm=norm,
             flip=self.views.flip,
             mirror=self.views.mirror,
             short_side=self.short_side,

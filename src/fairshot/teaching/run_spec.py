@@ -115,7 +115,7 @@ def _check_method(run: Path, recipe: Recipe) -> None:
     nearest_mean = (
         issubclass(kind, PrototypeMethod)
         and kind.scores is PrototypeMethod.scores
-        and kind.answering_prototypes is PrototypeMethod.answering_prototypes
+        and kind.similarities is PrototypeMethod.similarities
         and kind.embed is PrototypeMethod.embed
     )
     if not nearest_mean:

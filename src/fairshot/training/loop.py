@@ -39,16 +39,28 @@ Row = dict[str, float]  # of the training curve: step, epoch, loss, learning_rat
 class TrainingSettings(Settings):
     """How the base session is optimised: SGD with a linear warm-up, then a cosine to zero."""
 
-    epochs: int = Field(60, ge=1)
-    batch: int = Field(128, ge=2)  # source images a step, over all processes
-    learning_rate: float = Field(0.1, gt=0)
-    warmup_epochs: float = Field(2.0, ge=0)
-    momentum: float = Field(0.9, gt=0, lt=1)
-    nesterov: bool = True
-    weight_decay: float = Field(5e-4, ge=0)
-    average_decay: float | None = Field(None, gt=0, lt=1)  # of an exponential average of the weights
-    low_resolution: int | None = Field(None, ge=8)  # pixels a side of the views in the first epochs
-    low_resolution_share: Share = 0.5  # of the epochs have views of `low_resolution`
+    epochs: int = Field(60, ge=1, description="Passes over the base training images.")
+    batch: int = Field(128, ge=2, description="Source images per step, over all processes.")
+    learning_rate: float = Field(
+        0.1, gt=0, description="Highest learning rate, reached at the end of the warm-up."
+    )
+    warmup_epochs: float = Field(2.0, ge=0, description="Epochs in which the learning rate rises linearly.")
+    momentum: float = Field(0.9, gt=0, lt=1, description="Nesterov's momentum of SGD.")
+    weight_decay: float = Field(5e-4, ge=0, description="Weight decay of SGD.")
+    average_decay: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Decay per step of an exponential average of the weights; null: no average.",
+    )
+    low_resolution: int | None = Field(
+        None,
+        ge=8,
+        description="Pixels per side of the views in the first epochs; null: full size throughout.",
+    )
+    low_resolution_share: Share = Field(
+        0.5, description="Share of the epochs whose views have `low_resolution`."
+    )
 
 
 class Objective(nn.Module):
@@ -206,7 +218,7 @@ class _Run:
             [weight for weight in objective.parameters() if weight.requires_grad],
             lr=settings.learning_rate,
             momentum=settings.momentum,
-            nesterov=settings.nesterov,
+            nesterov=True,
             weight_decay=settings.weight_decay,
             fused=True,
         )

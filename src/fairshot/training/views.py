@@ -24,19 +24,26 @@ NOISE_COLUMNS = 2 * CROP_TRIES + 10  # crops, position (2), flip, rotation, jitt
 class ViewSettings(Settings):
     """How far a random view may stray from its picture."""
 
-    crop_area: PositiveRange = (0.2, 1.0)  # share of the picture; above 1 the view reaches beyond it
-    crop_ratio: PositiveRange = (3 / 4, 4 / 3)
+    crop_area: PositiveRange = Field(
+        (0.2, 1.0),
+        description="Share of the picture that a crop shows; above 1 the view reaches beyond the picture.",
+    )
+    crop_ratio: PositiveRange = Field((3 / 4, 4 / 3), description="Width of a crop divided by its height.")
     # torchvision: boxes of whole pixels, drawn again until one fits, and cropped before they are resized;
     # continuous: boxes of any size at any place, cut down to the picture, whose edges read their neighbours
-    crop_rule: Literal["torchvision", "continuous"] = "torchvision"
-    horizontal_flip: Share = 0.5
-    rotation: float = Field(0.0, ge=0, le=180)  # degrees to either side
-    jitter: Share = 0.8  # probability that colours are jittered at all
-    brightness: Share = 0.4
-    contrast: Share = 0.4
-    saturation: Share = 0.4
-    hue: float = Field(0.0, ge=0, le=0.5)
-    greyscale: Share = 0.0
+    crop_rule: Literal["torchvision", "continuous"] = Field(
+        "torchvision", description="How crops are drawn: boxes of whole pixels, or of any size at any place."
+    )
+    horizontal_flip: Share = Field(0.5, description="Probability of a mirror image.")
+    rotation: float = Field(0.0, ge=0, le=180, description="Largest rotation to either side, in degrees.")
+    jitter: Share = Field(0.8, description="Probability that colours are jittered at all.")
+    brightness: Share = Field(0.4, description="Largest relative change of brightness.")
+    contrast: Share = Field(0.4, description="Largest relative change of contrast.")
+    saturation: Share = Field(0.4, description="Largest relative change of saturation.")
+    hue: float = Field(
+        0.0, ge=0, le=0.5, description="Largest shift of hue, as a share of the colour circle."
+    )
+    greyscale: Share = Field(0.0, description="Probability that a view is grey.")
 
     @field_validator("crop_rule")
     @classmethod

@@ -1,4 +1,4 @@
-"""A method from outside: the worked example of the guide, taken out of the page and run by its commands."""
+"""Methods from a user's file: the example of the guide, run by the commands of the page."""
 
 import re
 import shlex
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from fairshot.errors import UserError
+from fairshot.errors import MethodNotLoaded, UserError
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import recipe_of, recorded_recipe
-from fairshot.methods import own
-from fairshot.methods.own import load_own
+from fairshot.methods import plugins
+from fairshot.methods.plugins import load_plugin
 from fairshot.recipes import load_recipe
 from fairshot.studies.plan import plan
-from fairshot.teaching import from_run
+from fairshot.teaching.from_run import from_run
 from support.commands import fairshot
 from support.results_factory import make_result
 
@@ -84,11 +84,11 @@ def test_the_example_runs_by_the_commands_of_the_page(tmp_path):
         (
             "from fairshot.methods.prototype_method import PrototypeMethod as Gentle",
             "Gentle",
-            "does not say its name",
+            "lacks name",
         ),
         (example(), "Mild", "'Mild' is no class"),
         (example(), "Gentel", r"'Gentel' is no class .*; did you mean Gentle\?"),
-        (example(), "Skeletn", "derives from fairshot's Method$"),  # and none that it imports is meant
+        (example(), "PrototypeMethd", "derives from fairshot's Method$"),  # and none that it imports is meant
         (example().replace('"gentle"', '"ncm"'), "Gentle", "another method named 'ncm'"),
     ],
 )
@@ -96,14 +96,14 @@ def test_what_cannot_be_used_is_said(tmp_path, code, wanted, complaint):
     if code is not None:
         (tmp_path / "gentle.py").write_text(code)
     with pytest.raises(UserError, match=complaint):
-        load_own(f"{tmp_path / 'gentle.py'}:{wanted}")
+        load_plugin(f"{tmp_path / 'gentle.py'}:{wanted}")
 
 
 def test_a_run_of_a_file_that_has_changed_since_is_not_taken_for_one_of_the_new_code(tmp_path):
     file, run = tmp_path / "gentle.py", ("run", "doodles/gentle.py:Gentle", *BRIEF)
     file.write_text(example())
     assert fairshot(tmp_path, *run).process.exitcode == 0
-    file.write_text(example().replace("self.settings.advantage", "(100 * self.settings.advantage)"))
+    file.write_text(example().replace("self.settings.bonus", "(100 * self.settings.bonus)"))
     refused = fairshot(tmp_path, *run)
     assert refused.process.exitcode == 2
     assert "gentle.py has changed since the run in" in refused.stderr
@@ -117,7 +117,7 @@ def test_a_comparison_shows_no_run_of_a_file_that_has_changed_since(tmp_path):
     file.write_text(example())
     assert fairshot(tmp_path, *compare).process.exitcode == 0
     assert fairshot(tmp_path, *compare).stderr.count("finished already") == 2
-    file.write_text(example().replace("self.settings.advantage", "(100 * self.settings.advantage)"))
+    file.write_text(example().replace("self.settings.bonus", "(100 * self.settings.bonus)"))
     refused = fairshot(tmp_path, *compare)
     assert refused.process.exitcode == 2
     assert "gentle.py has changed since the run in grid/gentle-seed0 began" in refused.stderr
@@ -162,13 +162,13 @@ def leave_recipe(run: Path, name: str) -> Path:
 
 
 def test_whoever_reads_a_run_runs_no_code_that_its_recipe_names(tmp_path, monkeypatch):
-    monkeypatch.setattr(own, "_loaded", {})
+    monkeypatch.setattr(plugins, "_loaded", {})
     run = leave_recipe(tmp_path / "runs", "ncm")
     run = leave_recipe(run / "got", "method.py:Gentle")
     (run / "method.py").write_text(f"{example()}\nopen({str(tmp_path / 'trace')!r}, 'w').close()\n")
     make_result("gentle").write(run)
     for reader in (recipe_of, from_run):
-        with pytest.raises(UserError, match="reading a run runs no code"):
+        with pytest.raises(MethodNotLoaded):
             reader(run)
     assert recorded_recipe(run) is None
     assert plan(["ncm"], ["doodles"], [0], [None], [], run.parent)
@@ -182,12 +182,13 @@ def test_of_several_classes_the_one_of_that_name_is_told_and_a_slip_is_no_method
     run = leave_recipe(tmp_path / "my run", "mild")
     (run / "method.py").write_text("class A:\n    name: str = 'mild'\nclass B:\n    name = 'gentle'\n")
     source = str(run / "recipe.yaml")
-    with pytest.raises(UserError) as refused:
+    with pytest.raises(MethodNotLoaded) as refused:
         load_recipe(source)
-    assert f"write name: method.py:A into {source}" in str(refused.value)
-    assert str(refused.value).endswith(f"--set 'method.name={run}/method.py:A'")
-    with pytest.raises(UserError, match="reading a run runs no code"):
+    assert (refused.value.recipe, refused.value.name) == (Path(source), "mild")
+    assert refused.value.kept == "method.py:A"
+    with pytest.raises(MethodNotLoaded) as refused:
         recipe_of(run)
+    assert refused.value.kept is None
     for slip, answer in (("nmc", r"did you mean ncm\?"), ("[method.py:A]", "method.name: missing")):
         with pytest.raises(UserError, match=answer):
             load_recipe(str(leave_recipe(run, slip) / "recipe.yaml"))

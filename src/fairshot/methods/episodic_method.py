@@ -1,4 +1,4 @@
-"""A skeleton whose base session ends with episodes: small tasks that rehearse what later sessions ask for."""
+"""Base class for methods that train on episodes: small tasks like those of the later sessions."""
 
 from __future__ import annotations
 
@@ -22,49 +22,49 @@ from fairshot.training.loop import Objective, Trainer
 class EpisodicSettings(CosineSettings):
     """The episodes after the base training."""
 
-    way: int = Field(15, ge=2)  # classes of an episode
-    shots: int = Field(5, ge=1)
-    queries: int = Field(15, ge=1)
-    episode_epochs: int = Field(20, ge=1)
-    episode_learning_rate: float = Field(0.01, gt=0)
+    way: int = Field(15, ge=2, description="Classes per episode.")
+    shots: int = Field(5, ge=1, description="Support images per class of an episode.")
+    queries: int = Field(15, ge=1, description="Query images per class of an episode.")
+    episode_epochs: int = Field(20, ge=1, description="Epochs of episodes after the base training.")
+    episode_learning_rate: float = Field(0.01, gt=0, description="Learning rate of the episodes.")
 
 
 class EpisodicObjective(Objective):
-    """What is trained on episodes: a step is one of them, whose images the processes share."""
+    """A loss over episodes: each step is one episode, whose images the processes share."""
 
-    def __init__(self, embedder: Embedder, episode: Episode) -> None:
+    def __init__(self, embedder: Embedder, episode: Episode, settings: EpisodicSettings) -> None:
         super().__init__()
-        self.embedder, self.episode = embedder, episode
+        self.embedder, self.episode, self.settings = embedder, episode, settings
 
     def order(self, labels: Ints, rng: np.random.Generator) -> Ints:
         """Visit the images episode by episode."""
         return self.episode.order(labels, rng)
 
     def split(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Part the features of this process and those of all others into support and queries of episodes."""
+        """Split the features of all processes into support and queries of the episodes."""
         return self.episode.split(gather_with_grad(features))
 
 
 EpisodicT = TypeVar("EpisodicT", bound=EpisodicSettings)
 
 
-class Episodic(CosineMethod[EpisodicT], Generic[EpisodicT]):
-    """Trains by the plain cosine cross-entropy, then on episodes."""
+class EpisodicMethod(CosineMethod[EpisodicT], Generic[EpisodicT]):
+    """Trains by cosine cross-entropy, then on episodes."""
 
     @abstractmethod
-    def rehearsal(self, episode: Episode) -> EpisodicObjective:
-        """Return what the episodes train."""
+    def episode_objective(self, episode: Episode) -> EpisodicObjective:
+        """Return the loss over episodes."""
 
     @classmethod
     def further_epochs(cls, settings: MethodSettings) -> int:
-        """Those of the episodes."""
+        """Return the epochs of the episodes."""
         return cast(EpisodicSettings, settings).episode_epochs
 
     def train_base(self, base: LabelledPictures, trainer: Trainer) -> None:
-        """Train on all base classes at once, then episode by episode."""
+        """Train on all base classes at once, then on episodes."""
         chosen = self.settings
         episode = Episode(min(chosen.way, self.base_classes), chosen.shots, chosen.queries)
-        episode.check(len(base), trainer.fabric.world_size)  # now, not when a phase has been trained
+        episode.check(len(base), trainer.fabric.world_size)  # before the first phase is trained in vain
         super().train_base(base, trainer)
         phase = trainer.settings.model_copy(
             update={
@@ -74,4 +74,4 @@ class Episodic(CosineMethod[EpisodicT], Generic[EpisodicT]):
                 "low_resolution": None,
             }
         )
-        trainer.train(self.rehearsal(episode), base, "episodes", phase)
+        trainer.train(self.episode_objective(episode), base, "episodes", phase)

@@ -1,0 +1,29 @@
+"""`fairshot recipe`: what a recipe says, with all that it leaves to defaults."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fairshot.cli.console import CONSOLE
+from fairshot.cli.options import Set
+
+app = typer.Typer(help="Recipes: what they say, key by key.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Keep `show` a command of a group, although it is the only one."""
+
+
+@app.command("show")
+def show_command(
+    name: Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe by its name or path.")],
+    set_: Set = [],  # noqa: B006 - typer copies it
+) -> None:
+    """Print a recipe with every default filled in and the meaning of each key: YAML that `run` takes."""
+    from fairshot.recipes import annotated_yaml, load_recipe  # torch takes seconds to import
+
+    text = annotated_yaml(load_recipe(name, set_))
+    CONSOLE.print(text, end="", markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,197 @@
+"""Recipes: files that inherit, keys that are checked, and settings that are explained."""
+
+from importlib import resources
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from fairshot.benchmarks.stream import StreamSettings
+from fairshot.cli import app
+from fairshot.cli.advice import advice
+from fairshot.errors import BadOverride, MethodNotLoaded, UnknownRecipe, UserError
+from fairshot.methods import methods
+from fairshot.models.embedder import ModelSettings
+from fairshot.recipes import annotated_yaml, load_recipe, recipe_names
+from fairshot.settings import flat
+from fairshot.training.loop import TrainingSettings
+from fairshot.training.views import ViewSettings
+
+PACKAGED = Path(str(resources.files("fairshot.recipes")))
+COMMON = sorted(PACKAGED.glob("*/common.yaml"))
+TINY = """
+benchmark: {name: doodles, base_classes: 6, way: 3, sessions: 2}
+model: {backbone: tiny, size: 14, mean: [0.2], std: [0.35]}
+method: {name: sss, sr_width: 64}
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path) -> str:
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    return str(tmp_path / "tiny.yaml")
+
+
+def keys(path: Path) -> dict:
+    return dict(flat(yaml.safe_load(path.read_text(encoding="utf-8"))))
+
+
+def test_each_benchmark_with_recipes_has_a_common_file():
+    assert {path.parent.name for path in COMMON} == {name.partition("/")[0] for name in recipe_names()}
+    assert not [name for name in recipe_names() if name.endswith("/common")]
+
+
+@pytest.mark.parametrize("benchmark", ["doodles", "cifar100", "mini_imagenet", "cub200"])
+def test_every_method_has_a_recipe_that_differs_from_others_only_where_it_must(benchmark):
+    baseline = load_recipe(f"{benchmark}/ncm")
+    for name in methods():
+        recipe = load_recipe(f"{benchmark}/{name}")
+        assert (recipe.method_name, recipe.benchmark.name) == (name, benchmark)
+        assert (recipe.seed, recipe.benchmark, recipe.views) == (0, baseline.benchmark, baseline.views)
+
+
+@pytest.mark.parametrize("common", COMMON, ids=lambda path: path.parent.name)
+def test_a_methods_file_holds_only_what_is_its_own(common):
+    shared = keys(common)
+    assert shared["benchmark.name"] == common.parent.name
+    assert not [key for key in shared if key.startswith("method.")]
+    for path in sorted(common.parent.glob("*.yaml")):
+        if path != common:
+            own = keys(path)
+            assert own["method.name"] == path.stem
+            assert not [key for key, value in own.items() if key in shared and shared[key] == value], path
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_a_recipe_is_its_own_keys_over_the_common_ones(name):
+    resolved = dict(flat(load_recipe(name).as_dict()))
+    said = keys(PACKAGED / name.partition("/")[0] / "common.yaml") | keys(PACKAGED / f"{name}.yaml")
+    assert {key: resolved[key] for key in said} == said
+
+
+def test_a_recipe_given_by_its_path_stands_alone_unless_it_extends_a_benchmark(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text((PACKAGED / "doodles" / "sss.yaml").read_text())
+    with pytest.raises(UserError, match=r"^benchmark: "):
+        load_recipe(str(path))
+    path.write_text(f"extends: doodles\n{path.read_text()}")
+    assert load_recipe(str(path)) == load_recipe("doodles/sss")
+    path.write_text("extends: doodles\nviews: {rotation: 3}\nmethod: {name: ncm}\n")
+    extended, alike = load_recipe(str(path)), load_recipe("doodles/alice")
+    assert extended.views == alike.views.model_copy(update={"rotation": 3})
+    assert (extended.model, extended.training) == (alike.model, alike.training)
+    for asked in ("doodle", "[doodles]"):
+        path.write_text(f"extends: {asked}\nmethod: {{name: ncm}}\n")
+        with pytest.raises(UserError, match=r"^extends: expected one of cifar100, .*, got "):
+            load_recipe(str(path))
+
+
+def test_every_setting_is_explained():
+    sections = [StreamSettings, ModelSettings, ViewSettings, TrainingSettings]
+    for settings in [*sections, *(method.Settings for method in methods().values())]:
+        missing = [key for key, field in settings.model_fields.items() if not field.description]
+        assert not missing, settings
+        assert all(field.description.endswith(".") for field in settings.model_fields.values()), settings
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_a_recipe_that_is_shown_reads_back(name, tmp_path):
+    recipe = load_recipe(name, ["training.weight_decay=1.0e-5"], seed=3)
+    text = annotated_yaml(recipe)
+    (tmp_path / "shown.yaml").write_text(text)
+    assert load_recipe(str(tmp_path / "shown.yaml")) == recipe
+    explained = {line.split(":")[0]: line.partition("  # ")[2] for line in text.splitlines()}
+    assert all(explained.values())
+    assert explained["  low_resolution"] == TrainingSettings.model_fields["low_resolution"].description
+
+
+def test_show_prints_the_changed_recipe():
+    shown = CliRunner().invoke(app, ["recipe", "show", "doodles/teen", "--set", "training.epochs=7"])
+    assert shown.stdout == annotated_yaml(load_recipe("doodles/teen", ["training.epochs=7"]))
+    refused = CliRunner().invoke(app, ["recipe", "show", "doodles/ten"])
+    assert isinstance(refused.exception, UnknownRecipe)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.epoch=3", "training.epoch: unknown key; did you mean epochs?"),
+        ("trainig.epochs=3", "trainig: unknown key; did you mean training?"),
+        ("epochs=3", "epochs: unknown key; did you mean training.epochs?"),
+        ("gamma=0.2", "gamma: unknown key; did you mean method.gamma?"),
+        ("shot_seed=1", "shot_seed: unknown key; did you mean benchmark.shot_seed?"),
+        ("method.gama=0.2", "method.gama: unknown key; did you mean gamma?"),
+        ("model.colour=red", "model.colour: unknown key"),
+        ("training.epochs=many", "training.epochs: "),
+        ("training.epochs=yes", "training.epochs: "),
+        ("training.learning_rate=.nan", "training.learning_rate: "),
+        ("benchmark.shots=0", "benchmark.shots: "),
+        ("method.lam=[0.4, 1.2]", "method.lam.1: "),
+        ("method.lam=[0.6, 0.4]", "method.lam: expected two numbers in rising order"),
+        ("method.name=sssss", "method.name: 'sssss' is unknown; known are "),
+        ("method.sr_width=0", "method.sr_width: "),
+        ("model.std=[0]", "model.std.0: "),
+        ("model.resize=10", "model.resize: expected at least model.size"),
+        ("views.crop_area=[0.9, 0.1]", "views.crop_area: expected two numbers in rising order"),
+        ("seed=-1", "seed: "),
+    ],
+)
+def test_what_cannot_be_used_is_named(tiny, override, message):
+    with pytest.raises(UserError) as refused:
+        load_recipe(tiny, [override])
+    assert str(refused.value).startswith(message)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_misspelt_method_is_answered_with_the_one_meant(tiny):
+    with pytest.raises(UserError, match=r"did you mean c_fscil\?$"):
+        load_recipe(tiny, ["method.name=c_fsil"])
+
+
+@pytest.mark.parametrize("override", ["training", "=3", "model.size.first=1", "training.epochs=["])
+def test_a_change_that_cannot_be_applied_is_told_with_its_option(tiny, override):
+    with pytest.raises(BadOverride) as refused:
+        load_recipe(tiny, [override])
+    assert refused.value.override == override
+    assert "--set" not in str(refused.value)
+    assert "--set training.epochs=10" in advice(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("source", "answer"),
+    [
+        ("nowhere.yaml", "come with fairshot; fairshot list names them"),
+        ("doodles/ssss", "did you mean doodles/sss?"),
+        ("sss_bgmm", "did you mean cifar100/sss_bgmm or cub200/sss_bgmm or doodles/sss_bgmm or "),
+        ("doodles/common", "come with fairshot"),
+    ],
+)
+def test_an_unknown_recipe_is_answered_with_what_was_meant(source, answer):
+    with pytest.raises(UnknownRecipe) as refused:
+        load_recipe(source)
+    assert refused.value.source == source
+    assert answer in str(refused.value) + advice(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"training: {epochs: [", "is not YAML"),
+        (b"- 1\n- 2\n", "must hold keys and values"),
+        (b"\xff\xfe\x00", "cannot be read"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path, content, message):
+    path = tmp_path / "broken.yaml"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=rf"broken\.yaml {message}"):
+        load_recipe(str(path))
+
+
+def test_a_method_that_is_not_loaded_is_told_with_what_can_load_it():
+    run = Path("my run")
+    read, run_again = (MethodNotLoaded(run / "recipe.yaml", "mild", kept) for kept in (None, "method.py:A"))
+    assert "fairshot run BENCHMARK/file.py:Class" in advice(read)
+    assert advice(run_again) == ", or add --set 'method.name=my run/method.py:A'"
+    assert str(run_again).endswith("write name: method.py:A into my run/recipe.yaml")
