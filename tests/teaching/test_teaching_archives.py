@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from fairshot.server.views import history_view
 from safetensors import safe_open
 from safetensors.torch import save
 
 from fairshot.errors import UserError
+from fairshot.server.views import history_view
 from fairshot.teaching import Store
 from fairshot.teaching.archive import export_archive, import_archive
 from fairshot.teaching.base_classifier import CLASSIFIER

@@ -9,17 +9,10 @@ from typing import Annotated
 
 import typer
 
-from fairshot.cli.advice import advice
 from fairshot.cli.console import CONSOLE
 from fairshot.errors import UserError
-from fairshot.server.errors import AddressUnavailable
 
 TOKEN_VARIABLE = "FAIRSHOT_TOKEN"
-
-
-@advice.register
-def _(problem: AddressUnavailable) -> str:
-    return "; give another --port" if problem.port else "; give another --host"
 
 
 def serve_command(
