@@ -67,7 +67,7 @@ def visit(page: Page, folder: Path) -> None:
     page.get_by_role("tab", name="Ask").click()
     draw(page, "#question", 0.37, 0.02)
     page.locator("#answer .bar").first.wait_for()
-    page.set_viewport_size({"width": 1080, "height": 640})
+    page.set_viewport_size({"width": 1080, "height": 700})
     page.screenshot(path=folder / "ask.png")
     page.set_viewport_size({"width": 1080, "height": 900})
     page.get_by_role("tab", name="Classes").click()
