@@ -63,9 +63,17 @@ def doodles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Path:
+    """Make a store from the run."""
+    folder = tmp_path_factory.mktemp("made") / "store"
+    fairshot("new", folder, "--from", trained)
+    return folder
+
+
 @pytest.fixture
-def store(tmp_path: Path, trained: Path) -> Path:
-    fairshot("new", tmp_path / "store", "--from", trained)
+def store(tmp_path: Path, made: Path) -> Path:
+    shutil.copytree(made, tmp_path / "store")
     return tmp_path / "store"
 
 
