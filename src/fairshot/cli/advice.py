@@ -6,9 +6,11 @@ import shlex
 from functools import singledispatch
 
 from fairshot.errors import BadOverride, MethodNotLoaded, UnknownRecipe, UserError
+from fairshot.server.errors import AddressUnavailable
 from fairshot.teaching import errors as store_errors
 
 OPTIONS: dict[type, str] = {
+    AddressUnavailable: "; give another --port or --host",
     store_errors.RunWithoutWeights: ": --fresh",
     store_errors.UnknownBackbone: "; give --backbone another name",
     store_errors.PretrainedWeightsMissing: ": --weights FILE.safetensors",
