@@ -40,13 +40,13 @@ class ClassExists(UserError):
 
 
 class UnreadablePhotos(UserError):
-    """No photo that was given can be read."""
+    """Files that cannot be read as photos, and why."""
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
         self.reasons = dict(reasons)
         file, reason = next(iter(self.reasons.items()))
         number = len(self.reasons)
-        super().__init__(f"none of {number} images can be read: " * (number > 1) + f"{file}: {reason}")
+        super().__init__(f"{number} images cannot be read: " * (number > 1) + f"{file}: {reason}")
 
 
 class TooFewHeldOut(UserError):

@@ -192,8 +192,8 @@ class Store:
 
     def leave_one_out(self) -> Trials:
         """Answer for taught photos, each as if it had not been taught."""
-        snapshot = self.snapshot()
-        with self._reading:
+        with self._reading, read_transaction(self._reader):
+            snapshot = self._read_snapshot(self._reader, self._snapshot)
             return self._leave_one_out(self._reader, snapshot)
 
     def _leave_one_out(self, connection: sqlite3.Connection, snapshot: Snapshot) -> Trials:
@@ -253,9 +253,8 @@ class Store:
             class_id = self._class_id(name)
             if queries.class_id(self._writer, new_name) is not None:
                 raise ClassExists(name, new_name)
-            EventLog(self._writer, "rename", {"name": name, "to": new_name}).change(
-                "class", class_id, new_name
-            )
+            log = EventLog(self._writer, "rename", {"name": name, "to": new_name})
+            log.change("class", class_id, new_name)
 
     def merge(self, name: str, into: str) -> None:
         """Put all that is known of one class into another."""
