@@ -63,6 +63,24 @@ class TrainingStopped(Exception):
     """The training stopped early, by a signal or a time limit; its checkpoint lets it go on."""
 
 
+class NoGPU(UserError):
+    """A GPU was asked for, and there is none."""
+
+    def __init__(self) -> None:
+        super().__init__("device: cuda was asked for, but torch finds no GPU here")
+
+
+class UnevenEpisode(UserError):
+    """The images of an episode cannot be divided evenly among the processes."""
+
+    def __init__(self, episode: str, images: int, processes: int) -> None:
+        self.images, self.processes = images, processes
+        super().__init__(
+            f"{episode} has {images}, which {processes} processes cannot share evenly; give another "
+            "method.way, method.shots or method.queries"
+        )
+
+
 def did_you_mean(given: str, names: Iterable[str]) -> str:
     """Return a question that names what was probably meant, to put behind a message; or nothing."""
     near = get_close_matches(given, list(names), n=1)

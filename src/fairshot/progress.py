@@ -1,4 +1,4 @@
-"""How long work says how far it is, without knowing who listens."""
+"""Reporters: long work reports its progress to them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Protocol
 
 
 class Advance(Protocol):
-    """Reports some more units of work done, with a short note (loss, images/s)."""
+    """Reports that more units of work are done, with a short note (loss, images/s)."""
 
     def __call__(self, units: int = 1, note: str = "") -> None: ...
 
 
 class Reporter:
-    """A listener that keeps silent; the command line has one that draws bars."""
+    """A reporter that ignores everything; the command line has one that shows progress bars."""
 
     @contextmanager
     def track(self, what: str, total: int, done: int = 0) -> Iterator[Advance]:
-        """Follow a piece of work of `total` units, `done` of which were finished earlier."""
+        """Follow work of `total` units, of which `done` were done earlier."""
 
         def ignore(units: int = 1, note: str = "") -> None:
             del units, note
@@ -29,7 +29,7 @@ class Reporter:
         yield ignore
 
     def say(self, text: str) -> None:
-        """Pass on one line."""
+        """Report one line of text."""
         del text
 
 
@@ -37,9 +37,9 @@ SILENT = Reporter()
 
 
 class LogReporter(Reporter):
-    """Appends what happened to the log of a run, if it has one.
+    """Appends lines to a log file, if there is one.
 
-    Lines wait until the folder of the log is there: what is refused before that leaves nothing behind.
+    Lines are kept back until the folder of the log exists, so that a refused run leaves nothing behind.
     """
 
     def __init__(self, log: Path | None) -> None:

@@ -72,17 +72,19 @@ def data_command(
 ) -> None:
     """Pictures a second: building the cache, reading it, and decoding with PIL in a DataLoader."""
     from fairshot.benchmarks.cache import Resize
-    from fairshot.benchmarks.image_files import image_files
+    from fairshot.benchmarks.images import image_files
     from fairshot.speed.data import generated_photographs, measure_data
 
     with tempfile.TemporaryDirectory(prefix="fairshot-") as made:
         files = list(image_files(folder)) if folder else generated_photographs(Path(made), count)
-        rows = measure_data(files, Resize(size), ConsoleReporter("bench"))
-    speeds = [row.images_per_second for row in rows]
-    cells = [
-        (row.what, f"{speed:,.0f}", f"{speed / speeds[-1]:.1f}")
-        for row, speed in zip(rows, speeds, strict=True)
-    ]
+        speed = measure_data(files, Resize(size), ConsoleReporter("bench"))
+    rows = {
+        "build the cache": speed.build_cache,
+        "open and verify the cache": speed.open_cache,
+        "read from the cache": speed.read_cache,
+        "PIL DataLoader": speed.plain,
+    }
+    cells = [(name, f"{each:,.0f}", f"{each / speed.plain:.1f}") for name, each in rows.items()]
     titles = ("", "pictures/s", "times plain")
     print_table(f"{len(files):,} pictures, short side {size}", titles, cells)
 

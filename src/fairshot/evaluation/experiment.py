@@ -17,7 +17,7 @@ from safetensors.torch import save
 
 from fairshot.benchmarks import load_stream
 from fairshot.benchmarks.cache import Resize
-from fairshot.benchmarks.folder import Split, load_folder, replay_folder
+from fairshot.benchmarks.image_folder import Split, load_folder, replay_folder
 from fairshot.benchmarks.stream import Stream
 from fairshot.errors import UserError
 from fairshot.evaluation.base_session import (
@@ -52,7 +52,8 @@ from fairshot.progress import SILENT, Reporter
 from fairshot.recipes import Recipe
 from fairshot.settings import differences
 from fairshot.training.hardware import describe_device
-from fairshot.training.loop import Row, Trainer
+from fairshot.training.loop import Trainer
+from fairshot.training.state import Row
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

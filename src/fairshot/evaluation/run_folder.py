@@ -12,7 +12,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from fairshot.benchmarks.folder import FILE_NAME
+from fairshot.benchmarks.image_folder import FILE_NAME
 from fairshot.errors import UserError, first_of
 from fairshot.files import write_atomically
 from fairshot.methods.plugins import PLUGIN_COPY, plugin_file
