@@ -20,7 +20,7 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(  # with what they need, all that takes long to import
     [
         *("fairshot.speed.mixtures", "fairshot.speed.train", "fairshot.cli.curves", "fairshot.cli.grid"),
-        *("fairshot.reporting.ablationpage", "fairshot.teaching.from_backbone"),
+        *("fairshot.reporting.ablationpage", "fairshot.teaching.backbone_spec"),
     ]
 )
 
