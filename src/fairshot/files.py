@@ -1,4 +1,4 @@
-"""Writes that are whole or absent, whatever interrupts them."""
+"""Atomic writes: a file has its old or its new content, whatever interrupts the write."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 import tempfile
 from pathlib import Path
 
-PARTIAL = ".partial"  # ends the name of a file that is being written
+PARTIAL = ".partial"  # suffix of files that are being written
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that a reader, or a crash, meets the old content or the new, never a part."""
+    """Write a file so that readers, also after a crash, see its old or its new content, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(PARTIAL, f".{path.name}.", path.parent)
     try:
@@ -26,6 +26,6 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def remove_partial(folder: Path) -> None:
-    """Remove what killed processes left half-written in a folder; only where no other process writes."""
+    """Remove files that killed processes left half-written; only if no other process writes to the folder."""
     for path in folder.glob(f".*{PARTIAL}"):
         path.unlink(missing_ok=True)

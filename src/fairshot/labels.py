@@ -1,4 +1,4 @@
-"""Labels of users, of any hashable kind, beside the class ids the methods count with."""
+"""Labels of users, which may be of any hashable type; methods use class ids instead."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy.typing as npt
 
 from fairshot.errors import UserError
 
-STORABLE = (str, int, float, bool, type(None))  # what JSON gives back with its type; and tuples of these
+STORABLE = (str, int, float, bool, type(None))  # types that JSON keeps; and tuples of these
 
 
 def as_labels(y: Any) -> list[Hashable]:
-    """Take labels as users have them: any one-dimensional sequence, array or series.
+    """Convert labels of users, any one-dimensional sequence, array or series, to a list.
 
-    Numbers and strings of numpy become Python's own, so that a label is the same label wherever it comes
-    from. As in a dictionary, equal labels (1 and 1.0 and True) are one.
+    Numbers and strings of numpy become Python's own, so that the same label is equal wherever it comes from.
+    As in a dictionary, equal labels (1 and 1.0 and True) are the same label.
     """
     if isinstance(y, str | bytes) or not isinstance(y, Iterable):
-        raise UserError(f"y must be a sequence of labels, one an image, not {y!r}")
+        raise UserError(f"y must be a sequence of labels, one per image, not {y!r}")
     shape = getattr(y, "shape", (0,))
     if len(shape) != 1:
-        raise UserError(f"y must hold one label an image, but has the shape {tuple(shape)}")
+        raise UserError(f"y must hold one label per image, but has the shape {tuple(shape)}")
     labels = [item.item() if isinstance(item, np.generic) else item for item in _items(y)]
     for index, label in enumerate(labels):
         if not _is_hashable(label):
@@ -47,7 +47,7 @@ def _is_hashable(label: Any) -> bool:
 
 
 def distinct(labels: Iterable[Hashable]) -> list[Hashable]:
-    """Return each label once, in rising order where they can be compared, else as they first appear."""
+    """Return each label once, in ascending order if they can be compared, else as they first appear."""
     found = list(dict.fromkeys(labels))
     try:
         return sorted(found)  # type: ignore[type-var]
@@ -56,7 +56,7 @@ def distinct(labels: Iterable[Hashable]) -> list[Hashable]:
 
 
 def as_array(labels: Sequence[Hashable]) -> npt.NDArray[Any]:
-    """Return labels as an array that gives the same labels back: of their own type, or of objects."""
+    """Return labels as an array of their own type or, where that would change them, of objects."""
     if len({type(label) for label in labels}) == 1 and isinstance(labels[0], str | int | float):
         array = np.array(labels)
         kept = array.tolist()
@@ -85,5 +85,5 @@ def from_json(value: Any) -> Hashable:
     if isinstance(value, dict):
         return tuple(from_json(part) for part in value["tuple"])
     if type(value) not in STORABLE:
-        raise ValueError(f"{value!r} is no stored label")
+        raise ValueError(f"{value!r} is not a stored label")
     return value  # type: ignore[no-any-return]

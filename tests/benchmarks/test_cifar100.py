@@ -5,10 +5,11 @@ import shutil
 
 import numpy as np
 import pytest
+from torchvision.datasets import CIFAR100
 
 from fairshot.benchmarks import cifar100
+from fairshot.benchmarks.dataset import MissingData, WrongData
 from fairshot.benchmarks.stream import StreamSettings, build_stream
-from fairshot.errors import UserError
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +63,19 @@ def test_other_class_orders_and_ways_keep_images_and_labels_together(benchmark, 
     assert [picture.tobytes() for picture in mine.pictures] == wanted
 
 
-def test_damaged_and_missing_data_say_what_to_do(cifar100_folder, tmp_path):
-    with pytest.raises(UserError, match=r"CIFAR-100 was not found in .*fairshot data get cifar100"):
+def test_damaged_and_missing_data_are_refused(cifar100_folder, tmp_path):
+    with pytest.raises(MissingData, match="CIFAR-100 was not found in") as missing:
         cifar100.load(tmp_path)
+    assert (missing.value.dataset, missing.value.root) == (cifar100.DATASET, tmp_path)
     shutil.copytree(cifar100_folder / "cifar-100-python", tmp_path / "cifar-100-python")
     with (tmp_path / "cifar-100-python" / "test").open("r+b") as file:
         file.seek(1_000_000)
         file.write(b"damage")
-    with pytest.raises(UserError, match="md5 differs"):
+    with pytest.raises(WrongData, match="md5 differs") as wrong:
         cifar100.load(tmp_path)
+    assert wrong.value.folder == tmp_path / "cifar-100-python"
+
+
+def test_the_archive_is_the_one_torchvision_knows():
+    source = cifar100.DATASET.source
+    assert (source.url, source.md5, source.archive) == (CIFAR100.url, CIFAR100.tgz_md5, CIFAR100.filename)

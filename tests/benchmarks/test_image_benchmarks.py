@@ -2,7 +2,6 @@
 
 import io
 import os
-import shutil
 import tarfile
 from collections import Counter
 from functools import cache
@@ -12,10 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fairshot.benchmarks import cub200, lists, mini_imagenet
+from fairshot.benchmarks import cub200, dataset, lists, mini_imagenet
 from fairshot.benchmarks.archives import unpack
 from fairshot.benchmarks.cache import Resize
-from fairshot.benchmarks.image_files import ImageFile, load_files
+from fairshot.benchmarks.dataset import ImageFile, MissingData, WrongData, load_files
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.benchmarks.stream import LabelledPictures, StreamSettings, build_stream
 from fairshot.errors import UserError
@@ -33,8 +32,8 @@ def _fill(folder: Path, names: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     original = folder / ".original"
     original.write_bytes(_jpeg())
-    for place in {os.path.dirname(name) for name in names}:
-        (folder / place).mkdir(parents=True, exist_ok=True)
+    for parent in {os.path.dirname(name) for name in names}:
+        (folder / parent).mkdir(parents=True, exist_ok=True)
     for name in names:
         os.link(original, folder / name)
 
@@ -61,7 +60,7 @@ def not_decoded(monkeypatch) -> dict[int, str]:
         everything = LabelledPictures(pictures, np.array([file.label for file in [*train, *test]]))
         return everything.take(numbers[: len(train)]), everything.take(numbers[len(train) :])
 
-    monkeypatch.setattr(mini_imagenet, "load_files", load_files)
+    monkeypatch.setattr(dataset, "load_files", load_files)
     return paths
 
 
@@ -84,9 +83,29 @@ def test_mini_imagenet_shows_the_images_of_the_lists(mini_root, not_decoded):
         assert [wnids[label] for label in session.train.labels] == [Path(path).parent.name for path in shown]
 
 
-@pytest.mark.parametrize("layout", ["flat with csv", "folder a class"])
-def test_mini_imagenet_is_found_in_each_layout(mini_root, not_decoded, tmp_path, layout):
-    train, test = lists.read_list("mini_imagenet_train"), lists.read_list("mini_imagenet_test")
+def _names(split: str) -> list[str]:
+    """Return listed images of miniImageNet, as few per class as the fixture `few` leaves."""
+    return mini_imagenet.read_list(f"mini_imagenet_{split}")
+
+
+@pytest.fixture
+def few(monkeypatch) -> None:
+    """Make a smaller miniImageNet official: 20 training images per class (with the shots), 4 to test."""
+    counts = {"train": 20, "test": 4}
+    shots = set(lists.shot_lines("mini_imagenet", mini_imagenet.PROTOCOL))
+    kept = {}
+    for split, count in counts.items():
+        by_class: dict[str, list[str]] = {}
+        for line in sorted(lists.read_list(f"mini_imagenet_{split}"), key=lambda line: line not in shots):
+            by_class.setdefault(line.split("/")[2], []).append(line)
+        kept[f"mini_imagenet_{split}"] = [line for lines in by_class.values() for line in lines[:count]]
+    monkeypatch.setattr(mini_imagenet, "COUNTS", counts)
+    monkeypatch.setattr(mini_imagenet, "read_list", kept.__getitem__)
+
+
+@pytest.mark.parametrize("layout", ["flat with csv", "folder per class"])
+def test_mini_imagenet_is_found_in_each_layout(few, not_decoded, tmp_path, layout):
+    train, test = _names("train"), _names("test")
     folder = tmp_path / "mini-imagenet"
     if layout == "flat with csv":
         _fill(folder, ["images/" + line.rpartition("/")[2] for line in train + test])
@@ -96,48 +115,44 @@ def test_mini_imagenet_is_found_in_each_layout(mini_root, not_decoded, tmp_path,
     else:
         _fill(folder, ["/".join(line.split("/")[2:]) for line in train + test])
     benchmark = mini_imagenet.load(tmp_path)
-    assert len(benchmark.train) == 50_000
-    assert len(benchmark.test) == 10_000
+    assert len(benchmark.train) == 2_000
+    assert len(benchmark.test) == 400
     names = [Path(path).name for path in _paths(benchmark.train, not_decoded)]
     assert names == [line.rpartition("/")[2] for line in train]
 
 
 @pytest.mark.parametrize("wrong", ["missing", "re-split", "more", "csv"])
-def test_wrong_mini_imagenets_are_refused_with_class_and_count(mini_root, tmp_path, wrong):
-    root = mini_root / "MINI-ImageNet"
+def test_wrong_mini_imagenets_are_refused_with_class_and_count(few, tmp_path, wrong):
+    _fill(tmp_path, [*_names("train"), *_names("test")])
+    root = tmp_path / "MINI-ImageNet"
     train, test = root / "train/n01558993", root / "test/n01558993"
-    backup = shutil.copytree(train, tmp_path / "train"), shutil.copytree(test, tmp_path / "test")
-    try:
-        if wrong == "missing":
-            for path in sorted(train.iterdir())[:3]:
-                path.unlink()
-            message = "n01558993 has 497 training images instead of 500"
-        elif wrong == "re-split":
-            some, others = sorted(train.iterdir())[:4], sorted(test.iterdir())[:4]
-            for a, b in zip(some, others, strict=True):
-                a.rename(test / a.name)
-                b.rename(train / b.name)
-            message = "n01558993 has 496 listed training images instead of 500"
-        elif wrong == "more":
-            (test / "new.jpg").write_bytes(_jpeg())
-            message = "n01558993 has 101 test images instead of 100"
-        else:
-            (root / "train.csv").write_text(f"filename,label\n{min(test.iterdir()).name},n01558993\n")
-            message = "n01558993 has 501 training images instead of 500"
-        with pytest.raises(UserError, match=message):
-            mini_imagenet.load(mini_root)
-    finally:
-        (root / "train.csv").unlink(missing_ok=True)
-        for folder, saved in zip((train, test), backup, strict=True):
-            shutil.rmtree(folder)
-            shutil.move(saved, folder)
+    if wrong == "missing":
+        for path in sorted(train.iterdir())[:3]:
+            path.unlink()
+        message = "n01558993 has 17 training images instead of 20"
+    elif wrong == "re-split":
+        some, others = sorted(train.iterdir())[:4], sorted(test.iterdir())[:4]
+        for a, b in zip(some, others, strict=True):
+            a.rename(test / a.name)
+            b.rename(train / b.name)
+        message = "n01558993 has 16 listed training images instead of 20"
+    elif wrong == "more":
+        (test / "new.jpg").write_bytes(_jpeg())
+        message = "n01558993 has 5 test images instead of 4"
+    else:
+        (root / "train.csv").write_text(f"filename,label\n{min(test.iterdir()).name},n01558993\n")
+        message = "n01558993 has 21 training images instead of 20"
+    with pytest.raises(WrongData, match=message) as problem:
+        mini_imagenet.load(tmp_path)
+    assert problem.value.folder == root
 
 
 def test_mini_imagenet_that_is_missing_names_the_layouts(tmp_path):
     with pytest.raises(
-        UserError, match=r"not found in .*train\.csv and test\.csv.*one folder a class.*\.zip"
-    ):
+        MissingData, match=r"train\.csv and test\.csv.*one folder per class.*\.zip"
+    ) as problem:
         mini_imagenet.load(tmp_path)
+    assert (problem.value.dataset, problem.value.root) == (mini_imagenet.DATASET, tmp_path)
     with tarfile.open(tmp_path / "mini_imagenet.tar", "w"):
         pass
     with pytest.raises(UserError, match="does not hold"):

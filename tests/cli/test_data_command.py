@@ -3,9 +3,10 @@
 import pytest
 from typer.testing import CliRunner
 
-from fairshot.benchmarks import cub200
+from fairshot.benchmarks import UnknownBenchmark, cub200, dataset
+from fairshot.benchmarks.dataset import MissingData
 from fairshot.cli import app
-from fairshot.errors import UserError
+from fairshot.cli.advice import advice
 
 
 def _fairshot(*arguments: str):
@@ -22,6 +23,7 @@ def test_the_list_says_where_data_is_or_how_to_get_it(tmp_path, monkeypatch):
     for name in ("doodles", "cifar100", "mini_imagenet", "cub200"):
         assert name in text
     assert "fairshot data get cub200" in text
+    assert "no public source" in text
     assert "train.csv and test.csv" in text
     assert text.count("found") == 2
     other = _fairshot("list", "--root", str(tmp_path / "elsewhere"))
@@ -38,24 +40,26 @@ def test_check_prints_the_protocol_of_complete_data(tmp_path):
 
 def test_missing_and_unknown_data_are_errors_that_help(tmp_path):
     missing = _fairshot("check", "cub200", "--root", str(tmp_path))
-    assert isinstance(missing.exception, UserError)
-    assert "fairshot data get cub200" in str(missing.exception)
+    assert isinstance(missing.exception, MissingData)
+    assert "fairshot data get cub200" in advice(missing.exception)
     unknown = _fairshot("check", "imagenet")
-    assert isinstance(unknown.exception, UserError)
-    assert "mini_imagenet" in str(unknown.exception)
+    assert isinstance(unknown.exception, UnknownBenchmark)
+    assert "mini_imagenet" in unknown.exception.names
     misspelt = _fairshot("get", "cifar10")
-    assert str(misspelt.exception).startswith("BENCHMARK: there is no benchmark 'cifar10'; ")
+    assert str(misspelt.exception).startswith("there is no benchmark 'cifar10'; ")
     assert str(misspelt.exception).endswith("; did you mean cifar100?")
     none = _fairshot("get", "mini_imagenet", "--root", str(tmp_path))
-    assert isinstance(none.exception, UserError)
+    assert isinstance(none.exception, MissingData)
     assert "no public source" in str(none.exception)
+    assert advice(none.exception) == ""
 
 
 def test_get_downloads_unpacks_and_checks(tmp_path, monkeypatch):
     fetched = []
-    monkeypatch.setattr(cub200, "download", lambda url, target, md5, reporter: fetched.append((url, md5)))
-    monkeypatch.setattr(cub200, "unpack", lambda archive, reporter: fetched.append(archive))
+    monkeypatch.setattr(dataset, "download", lambda url, target, md5, reporter: fetched.append((url, md5)))
+    monkeypatch.setattr(dataset, "unpack", lambda archive, reporter: fetched.append(archive))
     shown = _fairshot("get", "cub200", "--root", str(tmp_path))
-    assert fetched == [(cub200.URL, cub200.MD5), tmp_path / "CUB_200_2011.tgz"]
-    with pytest.raises(UserError, match="not found"):  # nothing was really downloaded, and the check says so
+    source = cub200.DATASET.source
+    assert fetched == [(source.url, source.md5), tmp_path / "CUB_200_2011.tgz"]
+    with pytest.raises(MissingData):  # nothing was really downloaded, and the check says so
         raise shown.exception

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from fairshot.recipes import load_recipe
-from fairshot.speed.train import base_objective, images_per_source, measure_training
+from fairshot.speed.train import base_objective, measure_training, network_work
 from fairshot.training.hardware import choose_hardware
 
 SMALL = ["training.batch=8", "model.size=8", "method.sr_width=16", "method.fused_views=2"]
@@ -22,7 +22,7 @@ SMALL = ["training.batch=8", "model.size=8", "method.sr_width=16", "method.fused
 )
 def test_counts_what_the_network_sees_of_a_source_image(changes, images):
     objective = base_objective(load_recipe("doodles/sss", [*SMALL, *changes]), 3, 1)
-    assert images_per_source(objective) == images
+    assert network_work(objective)[0] == images
 
 
 def test_a_small_measurement_has_every_number():

@@ -15,23 +15,29 @@ DATASETS: dict[str, Dataset] = {
 }
 
 
+class UnknownBenchmark(UserError):
+    """There is no benchmark of this name."""
+
+    def __init__(self, name: str, key: str) -> None:
+        self.name, self.names = name, names()
+        message = f"there is no benchmark {name!r}; there are: {', '.join(names())}"
+        super().__init__(f"{key}: " * bool(key) + message + did_you_mean(name, names()))
+
+
 def names() -> tuple[str, ...]:
     """Return the names of the benchmarks."""
     return tuple(DATASETS)
 
 
-def dataset(name: str, given_as: str = "benchmark.name") -> Dataset:
-    """Return a benchmark by its name, which was given by this key of a recipe, or by this argument."""
+def dataset_named(name: str, key: str = "") -> Dataset:
+    """Return the dataset of a benchmark, whose name was given by this key of a recipe, if by one."""
     if name not in DATASETS:
-        raise UserError(
-            f"{given_as}: there is no benchmark {name!r}; there are: {', '.join(names())}"
-            f"{did_you_mean(name, names())}"
-        )
+        raise UnknownBenchmark(name, key)
     return DATASETS[name]
 
 
 def load_stream(
     name: str, settings: StreamSettings, root: Path | None = None, reporter: Reporter = SILENT
 ) -> Stream:
-    """Load a benchmark, looking for its data under `root`, and cut it into sessions."""
-    return build_stream(dataset(name).load(data_folder(root), reporter), settings)
+    """Load a benchmark from a data folder and divide it into sessions."""
+    return build_stream(dataset_named(name, "benchmark.name").load(data_folder(root), reporter), settings)

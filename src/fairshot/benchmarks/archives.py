@@ -1,4 +1,4 @@
-"""Archives of datasets, unpacked once and without trust in what they contain."""
+"""Archives of datasets: unpacked once, and refused if they hold anything but plain files of bounded size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fairshot.errors import UserError
 from fairshot.progress import SILENT, Reporter
 
 SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".zip")
-BYTES_LIMIT = 16 * 2**30  # of all files of an archive together
+BYTES_LIMIT = 16 * 2**30  # of all files together
 FILES_LIMIT = 500_000
 _STAMP = ".unpacked-from"
 _UNREADABLE = (
@@ -33,27 +33,27 @@ _UNREADABLE = (
 
 
 def stem(archive: Path) -> str:
-    """Return the name of an archive without the suffix that says its kind."""
+    """Return the name of an archive without its suffix."""
     suffix = next((suffix for suffix in SUFFIXES if archive.name.lower().endswith(suffix)), "")
     return archive.name[: len(archive.name) - len(suffix)]
 
 
 def unpack_folder(archive: Path) -> Path:
-    """Return the folder an archive is unpacked into: beside it, by its name."""
+    """Return the folder that an archive is unpacked into, which lies beside it."""
     return archive.with_name(f"{stem(archive)}.unpacked")
 
 
 def unpack(archive: Path, reporter: Reporter = SILENT, bytes_limit: int = BYTES_LIMIT) -> Path:
-    """Unpack an archive beside itself, whole or not at all, unless it is already; return the folder.
+    """Unpack an archive beside itself, completely or not at all, unless it was unpacked before.
 
-    Refused are members outside the folder, links, devices, and more than the limits allow: nothing of such
-    an archive stays on disk.
+    Archives with members outside the folder, links, devices, or more than the limits allow are refused, and
+    nothing of them stays on disk. Returns the folder.
     """
     folder = unpack_folder(archive)
     partial = archive.with_name(f".{folder.name}.partial")
     try:
         stamp = f"{archive.stat().st_size} {archive.stat().st_mtime_ns}"
-        with FileLock(archive.with_name(f".{archive.name}.lock")):  # makes the partial folder ours
+        with FileLock(archive.with_name(f".{archive.name}.lock")):  # nobody else has the partial folder
             if (folder / _STAMP).is_file() and (folder / _STAMP).read_text() == stamp:
                 return folder
             shutil.rmtree(partial, ignore_errors=True)
@@ -100,7 +100,7 @@ def _within_limits(archive: Path, written: int, files: int, bytes_limit: int) ->
 
 
 def _inside(archive: Path, name: str) -> PurePosixPath:
-    """Return a member's path if it stays inside the folder, whatever the platform."""
+    """Return the path of a member if it lies inside the folder, on any platform."""
     path = PurePosixPath(name.replace("\\", "/"))
     outside = path.is_absolute() or ".." in path.parts or not path.parts
     if outside or ":" in path.parts[0] or "\0" in name:
@@ -110,27 +110,27 @@ def _inside(archive: Path, name: str) -> PurePosixPath:
     return path
 
 
-Members = Iterator[tuple[str, IO[bytes], int]]  # name, content, bytes of the archive passed since the last
+Members = Iterator[tuple[str, IO[bytes], int]]  # name, content, bytes of the archive read for it
 
 
 @contextmanager
 def _members(archive: Path) -> Iterator[Members]:
-    """Open an archive and go through its files."""
+    """Open an archive and iterate over its files."""
     if archive.name.lower().endswith(".zip"):
-        with zipfile.ZipFile(archive) as opened:
-            yield _zip_members(archive, opened)
+        with zipfile.ZipFile(archive) as zip_file:
+            yield _zip_members(archive, zip_file)
     else:
         with archive.open("rb") as raw, tarfile.open(fileobj=raw, mode="r:*") as tar:
             yield _tar_members(archive, tar, raw)
 
 
-def _zip_members(archive: Path, opened: zipfile.ZipFile) -> Members:
-    for member in opened.infolist():
+def _zip_members(archive: Path, zip_file: zipfile.ZipFile) -> Members:
+    for member in zip_file.infolist():
         if member.is_dir():
             continue
         if (member.external_attr >> 16) & 0o170000 == 0o120000:
             raise _not_a_file(archive, member.filename)
-        with opened.open(member) as content:
+        with zip_file.open(member) as content:
             yield member.filename, content, member.compress_size
 
 

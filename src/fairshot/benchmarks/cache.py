@@ -1,9 +1,9 @@
 """A cache of decoded pictures: every image file is decoded once, then read from a memory-mapped file.
 
-A set of files is known by the digests of their contents and the size they are brought to. Its pixels lie
-in `KEY.pixels`, back to back; `KEY.npz` holds their sizes, a checksum of each block, and which files could
-not be read. The second file is written last, so a set is there whole or not at all; a damaged set is built
-again. `STATE.key` spares the digests while the files' states on disk stay as they were.
+The key of a set of files is a digest of their contents and of the size they are resized to. `KEY.pixels`
+holds the pixels one after the other; `KEY.npz` holds their sizes, a checksum per block, and which files could
+not be read. The second file is written last, so that a set is complete or absent; a damaged set is built
+again. `STATE.key` holds the key of files in a certain state on disk, so that unchanged files are not read.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typing import IO
 
 import joblib
 import numpy as np
+import platformdirs
 from filelock import FileLock, Timeout
 from PIL import Image
 
-from fairshot.benchmarks.dataset import cache_folder
 from fairshot.benchmarks.images import image_formats, read_image
 from fairshot.benchmarks.pictures import Bytes, Ints, Pictures
 from fairshot.errors import UserError
@@ -35,30 +35,39 @@ from fairshot.progress import SILENT, Reporter
 
 VERSION = b"1"
 BLOCK = 2**24  # bytes under one checksum
-CHUNK = 32  # files a worker decodes at a time
-WAVE = 2048  # files in flight at most, which bounds memory when the disk is slower than the decoders
+CHUNK = 32  # files that a worker decodes at once
+WAVE = 2048  # files that are decoded before all are written, which bounds memory when the disk is slow
+
+
+def cache_folder() -> Path:
+    """Return where decoded pictures are kept: `FAIRSHOT_CACHE`, or the platform's cache folder."""
+    if os.environ.get("FAIRSHOT_CACHE"):
+        return Path(os.environ["FAIRSHOT_CACHE"]).expanduser()
+    return platformdirs.user_cache_path("fairshot") / "pictures"
 
 
 @dataclass(frozen=True)
 class Resize:
-    """The size pictures are brought to before they are kept."""
+    """The size of the pictures in the cache."""
 
     side: int
-    square: bool = False  # side x side, whatever the shape; else the short side, with the aspect ratio kept
-    enlarge: bool = True  # else smaller pictures stay as they are
+    square: bool = (
+        False  # to side x side; otherwise the short side becomes `side` and the aspect ratio is kept
+    )
+    enlarge: bool = True  # otherwise smaller pictures keep their size
 
     def size(self, height: int, width: int) -> tuple[int, int]:
-        """Return the height and width a picture gets."""
+        """Return the new height and width of a picture."""
         short = min(height, width)
         if short < self.side and not self.enlarge:
             return height, width
         if self.square:
             return self.side, self.side
-        # rounded down, as torchvision's Resize does
+        # rounded down, as in torchvision's Resize
         return max(self.side * height // short, 1), max(self.side * width // short, 1)
 
     def apply(self, image: Bytes) -> Bytes:
-        """Resize one picture (H, W, C), bilinearly, averaging where it shrinks."""
+        """Resize one picture (H, W, C) bilinearly, with antialiasing."""
         height, width = self.size(*image.shape[:2])
         if (height, width) == image.shape[:2]:
             return image
@@ -69,30 +78,34 @@ class Resize:
 
 @dataclass(frozen=True)
 class CachedPictures:
-    """The pictures of some files; one that could not be read has no pixels and a reason."""
+    """The pictures of some files. One that could not be read has no pixels, but a reason by its index."""
 
     pictures: Pictures
     unreadable: dict[int, str] = field(default_factory=dict)
 
 
 def cached_pictures(
-    files: Sequence[Path], resize: Resize, channels: int = 3, reporter: Reporter = SILENT
+    files: Sequence[Path],
+    resize: Resize,
+    channels: int = 3,
+    reporter: Reporter = SILENT,
+    folder: Path | None = None,
 ) -> CachedPictures:
-    """Return the pictures of files from the cache, building it first where it is missing or damaged."""
-    folder = cache_folder()
+    """Return the pictures of files from the cache, building it first if it is missing or damaged."""
+    folder = folder or cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         key = _content_key(folder, files, resize, channels, reporter)
         cached = _open(folder, key, channels)
         if cached is None:
-            with _alone(folder / f".{key}.lock", reporter):
+            with _locked(folder / f".{key}.lock", reporter):
                 cached = _open(folder, key, channels)  # another process may have built it meanwhile
                 if cached is None:
                     _build(folder, key, files, resize, channels, reporter)
                     cached = _open(folder, key, channels)
     except OSError as problem:
         raise UserError(
-            f"the picture cache {folder} cannot be used: {problem}; FAIRSHOT_CACHE names another folder"
+            f"the picture cache {folder} cannot be used: {problem}; set FAIRSHOT_CACHE to another folder"
         ) from problem
     if cached is None:
         raise UserError(f"the picture cache {folder} does not keep what is written to it; is the disk sound?")
@@ -100,43 +113,43 @@ def cached_pictures(
 
 
 @contextmanager
-def _alone(lock: Path, reporter: Reporter) -> Iterator[None]:
-    """Hold a lock, saying so when another process has it."""
-    held = FileLock(lock)
+def _locked(path: Path, reporter: Reporter) -> Iterator[None]:
+    """Hold a lock, and report if that has to wait for another process."""
+    lock = FileLock(path)
     try:
-        held.acquire(timeout=0)
+        lock.acquire(timeout=0)
     except Timeout:
         reporter.say("another process is decoding the same pictures; waiting for it")
-        held.acquire()
+        lock.acquire()
     try:
         yield
     finally:
-        held.release()
+        lock.release()
 
 
 def _content_key(
     folder: Path, files: Sequence[Path], resize: Resize, channels: int, reporter: Reporter
 ) -> str:
-    """Name a set by the contents of its files and what is made of them."""
-    made = hashlib.blake2b(VERSION + f"{resize} {channels} {image_formats()}".encode(), digest_size=16)
-    state = made.copy()
+    """Return the key of a set: a digest of the contents of its files and of what is made of them."""
+    contents = hashlib.blake2b(VERSION + f"{resize} {channels} {image_formats()}".encode(), digest_size=16)
+    state = contents.copy()
     chunks = [files[first : first + CHUNK] for first in range(0, len(files), CHUNK)]
-    with ThreadPoolExecutor(8) as threads:  # waits for disks, not for cores
+    with ThreadPoolExecutor(8) as threads:  # they wait for disks, so more than there are cores
         for lines in threads.map(lambda chunk: b"".join(map(_state, chunk)), chunks):
             state.update(lines)
         known = folder / f"{state.hexdigest()}.key"
         if known.is_file():
             return known.read_text()
-        with reporter.track("looking through the files", len(files)) as advance:
+        with reporter.track("reading the files", len(files)) as advance:
             for digests in threads.map(lambda chunk: list(map(_digest, chunk)), chunks):
-                made.update(b"".join(digests))
+                contents.update(b"".join(digests))
                 advance(len(digests))
-    write_atomically(known, made.hexdigest().encode())
-    return made.hexdigest()
+    write_atomically(known, contents.hexdigest().encode())
+    return contents.hexdigest()
 
 
 def _state(path: Path) -> bytes:
-    """Describe a file by what changes whenever it is written, without reading it."""
+    """Describe a file, without reading it, by what changes whenever it is written."""
     try:
         state = path.stat()
     except OSError as problem:
@@ -148,12 +161,12 @@ def _digest(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "blake2b").digest()
-    except OSError as problem:  # the decoder will say so again, and the file count as unreadable
+    except OSError as problem:  # the decoder will fail as well, and the file count as unreadable
         return str(problem.errno).encode()
 
 
 def _open(folder: Path, key: str, channels: int) -> CachedPictures | None:
-    """Map a set into memory if it is there and undamaged."""
+    """Map a set into memory if it exists and is undamaged."""
     try:
         with np.load(folder / f"{key}.npz", allow_pickle=False) as index:
             sizes, checksums = index["sizes"], index["checksums"]
@@ -185,17 +198,20 @@ def _build(
     folder: Path, key: str, files: Sequence[Path], resize: Resize, channels: int, reporter: Reporter
 ) -> None:
     """Decode all files and write the set."""
-    sizes: list[Ints] = []
+    sizes: list[tuple[int, ...]] = []
     unreadable: dict[int, str] = {}
     partial, pixels = folder / f"{key}.partial", folder / f"{key}.pixels"
     try:
         with partial.open("wb") as file, reporter.track("decoding pictures", len(files)) as advance:
             for chunk in _decoded(files, resize, channels):
-                first = sum(map(len, sizes))
-                file.write(chunk.pixels.data)
-                unreadable |= {first + index: reason for index, reason in chunk.unreadable.items()}
-                sizes.append(chunk.sizes)
-                advance(len(chunk.sizes))
+                for image in chunk:
+                    if isinstance(image, str):
+                        unreadable[len(sizes)] = image
+                        sizes.append((0, 0))
+                    else:
+                        file.write(image.tobytes())
+                        sizes.append(image.shape[:2])
+                advance(len(chunk))
         with partial.open("rb") as file:
             checksums = _checksums(_mapped(file))
         os.replace(partial, pixels)
@@ -204,7 +220,7 @@ def _build(
     index = BytesIO()
     np.savez(
         index,
-        sizes=np.concatenate([np.empty((0, 2), np.int64), *sizes]),
+        sizes=np.array(sizes, dtype=np.int64).reshape(-1, 2),
         checksums=checksums,
         unreadable=np.array(list(unreadable), dtype=np.int64),
         reasons=np.array(list(unreadable.values()), dtype=np.str_),
@@ -212,18 +228,11 @@ def _build(
     write_atomically(folder / f"{key}.npz", index.getvalue())
 
 
-@dataclass(frozen=True)
-class _Chunk:
-    """Some decoded files: their pixels back to back."""
-
-    pixels: Bytes
-    sizes: Ints
-    unreadable: dict[int, str]
-
-
-def _decoded(files: Sequence[Path], resize: Resize, channels: int) -> Iterator[_Chunk]:
-    """Decode files with all cores, in their order."""
-    processes = min(joblib.cpu_count(), -(-len(files) // (4 * CHUNK)))  # few files are not worth a process
+def _decoded(files: Sequence[Path], resize: Resize, channels: int) -> Iterator[list[Bytes | str]]:
+    """Decode files on all cores, in their order, a chunk at a time."""
+    processes = min(
+        joblib.cpu_count(), -(-len(files) // (4 * CHUNK))
+    )  # starting one takes longer than few files
     with joblib.Parallel(max(processes, 1), return_as="generator", idle_worker_timeout=10) as parallel:
         for start in range(0, len(files), WAVE):
             wave = files[start : start + WAVE]
@@ -231,18 +240,12 @@ def _decoded(files: Sequence[Path], resize: Resize, channels: int) -> Iterator[_
             yield from parallel(joblib.delayed(_decode)(chunk, resize, channels) for chunk in chunks)
 
 
-def _decode(files: Sequence[Path], resize: Resize, channels: int) -> _Chunk:
-    """Decode a chunk of files, in a process of its own."""
-    images: list[Bytes] = []
-    unreadable: dict[int, str] = {}
-    for index, path in enumerate(files):
+def _decode(files: Sequence[Path], resize: Resize, channels: int) -> list[Bytes | str]:
+    """Decode a chunk of files; instead of a picture that cannot be read return the reason."""
+    images: list[Bytes | str] = []
+    for path in files:
         try:
             images.append(resize.apply(read_image(path, channels)))
         except UserError as problem:
-            unreadable[index] = str(problem).removeprefix(f"{path}: ")
-            images.append(np.empty((0, 0, channels), np.uint8))
-    return _Chunk(
-        pixels=np.concatenate([image.reshape(-1) for image in images]),
-        sizes=np.array([image.shape[:2] for image in images], dtype=np.int64),
-        unreadable=unreadable,
-    )
+            images.append(str(problem).removeprefix(f"{path}: "))
+    return images

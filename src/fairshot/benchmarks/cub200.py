@@ -8,32 +8,29 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
-
-from fairshot.benchmarks.archives import unpack
 from fairshot.benchmarks.cache import Resize
-from fairshot.benchmarks.dataset import Dataset, check_counts
-from fairshot.benchmarks.download import download
-from fairshot.benchmarks.image_files import ImageFile, find_data, image_files, load_files, unpacked_data
-from fairshot.benchmarks.lists import cub200_counts, read_list, shot_lines, shots_by_class
+from fairshot.benchmarks.dataset import (
+    Dataset,
+    ImageFile,
+    Source,
+    check_counts,
+    find_data,
+    load_benchmark,
+    unpacked_data,
+)
+from fairshot.benchmarks.images import image_files
+from fairshot.benchmarks.lists import cub200_counts, read_list
 from fairshot.benchmarks.stream import Benchmark, Protocol
 from fairshot.errors import UserError
 from fairshot.progress import SILENT, Reporter
 
-TITLE = "CUB-200-2011"
 PROTOCOL = Protocol(base_classes=100, way=10, shots=5, sessions=10)
 RESIZE = Resize(256)
-ARCHIVE = "CUB_200_2011.tgz"
-URL = "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz?download=1"
-MD5 = "97eceeb196236b17998738112f37df78"
-LAYOUTS = (
-    "that of its archive (images/, images.txt, train_test_split.txt), or train/<class>/ and test/<class>/"
-)
 
 
 def find(root: Path) -> Path | None:
     """Find the folder or the archive."""
-    return find_data(root, [TITLE, "CUB-200", "CUB"], _holds_data)
+    return find_data(root, ["CUB-200-2011", "CUB-200", "CUB"], _holds_data)
 
 
 def _holds_data(folder: Path) -> bool:
@@ -42,39 +39,28 @@ def _holds_data(folder: Path) -> bool:
 
 def load(root: Path, reporter: Reporter = SILENT) -> Benchmark:
     """Load all images with the dataset's own division into training and test images."""
-    folder = unpacked_data(DATASET, root, _holds_data, LAYOUTS, reporter)
-    split = _split(folder)
-    _check(folder, split)
+    folder = unpacked_data(DATASET, root, _holds_data, reporter)
+    train, test = _train_and_test(folder)
+    _check(folder, train, test)
     names = [name for name, _, _ in cub200_counts()]
     label = {name: index for index, name in enumerate(names)}
-    files = {
-        key: [ImageFile(path, label[path.parent.name]) for path in sorted(paths)]
-        for key, paths in split.items()
-    }
-    train, test = load_files(files["train"], files["test"], RESIZE, reporter)
-    position = {file.path.name: index for index, file in enumerate(files["train"])}
-    shots = [position[Path(line).name] for line in shot_lines("cub200", PROTOCOL)]
-    return Benchmark(
-        name="cub200",
-        class_names=tuple(name.split(".", 1)[1].replace("_", " ") for name in names),
-        train=train,
-        test=test,
-        protocol=PROTOCOL,
-        listed_shots=shots_by_class(np.array(shots), train.labels),
-    )
+    files = [[ImageFile(path, label[path.parent.name]) for path in sorted(split)] for split in (train, test)]
+    titles = [name.split(".", 1)[1].replace("_", " ") for name in names]
+    return load_benchmark("cub200", titles, PROTOCOL, files[0], files[1], RESIZE, reporter)
 
 
-def _split(folder: Path) -> dict[str, list[Path]]:
-    """Return the training and the test images that are there."""
+def _train_and_test(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Return the training images and the test images that are there."""
     if not (folder / "images.txt").is_file():
-        return {split: list(image_files(folder / split)) for split in ("train", "test")}
+        return list(image_files(folder / "train")), list(image_files(folder / "test"))
     path_of, is_train = _numbered(folder / "images.txt"), _numbered(folder / "train_test_split.txt")
     there = set(image_files(folder / "images"))
-    split: dict[str, list[Path]] = {"train": [], "test": []}
+    train: list[Path] = []
+    test: list[Path] = []
     for number, path in path_of.items():
         if (image := folder / "images" / path) in there:
-            split["train" if is_train.get(number) == "1" else "test"].append(image)
-    return split
+            (train if is_train.get(number) == "1" else test).append(image)
+    return train, test
 
 
 def _numbered(path: Path) -> dict[str, str]:
@@ -86,41 +72,32 @@ def _numbered(path: Path) -> dict[str, str]:
         raise UserError(f"{path} is not the file of CUB-200-2011: {problem}") from problem
 
 
-def _check(folder: Path, split: dict[str, list[Path]]) -> None:
+def _check(folder: Path, train: list[Path], test: list[Path]) -> None:
     """Refuse wrong counts, and a training split without the images that the official lists train on."""
-    counts = cub200_counts()
-    listed = {(Path(line).parent.name, Path(line).name) for line in read_list("cub200")}
-    train = [(path.parent.name, path.name) for path in split["train"]]
-    try:
-        check_counts(
-            TITLE, "training", Counter(name for name, _ in train), {name: n for name, n, _ in counts}
-        )
-        check_counts(
-            TITLE,
-            "test",
-            Counter(path.parent.name for path in split["test"]),
-            {name: n for name, _, n in counts},
-        )
-        there = Counter(name for name, file in train if (name, file) in listed)
-        check_counts(TITLE, "listed training", there, Counter(name for name, _ in listed))
-    except UserError as problem:
-        raise UserError(f"{folder}: {problem}") from None
-
-
-def get(root: Path, reporter: Reporter = SILENT) -> None:
-    """Download the archive and unpack it."""
-    download(URL, root / ARCHIVE, MD5, reporter)
-    unpack(root / ARCHIVE, reporter)
+    listed = {tuple(line.split("/")[-2:]) for line in read_list("cub200")}
+    trained = [(path.parent.name, path.name) for path in train]
+    expected = {name: (train_images, test_images) for name, train_images, test_images in cub200_counts()}
+    for kind, names, counts in (
+        ("training", [name for name, _ in trained], {name: count for name, (count, _) in expected.items()}),
+        ("test", [path.parent.name for path in test], {name: count for name, (_, count) in expected.items()}),
+        ("listed training", [pair[0] for pair in trained if pair in listed], Counter(n for n, _ in listed)),
+    ):
+        check_counts(DATASET, folder, kind, Counter(names), counts)
 
 
 DATASET = Dataset(
     name="cub200",
-    title=TITLE,
+    title="CUB-200-2011",
     load=load,
     find=find,
-    get=get,
-    advice=(
-        "`fairshot data get cub200` downloads it (1.1 GiB), or put its archive or folder CUB_200_2011 there; "
-        f"layouts: {LAYOUTS}."
+    layouts=(
+        "the archive or folder CUB_200_2011, with images/, images.txt and train_test_split.txt, or with "
+        "train/<class>/ and test/<class>/"
+    ),
+    source=Source(
+        url="https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz?download=1",
+        md5="97eceeb196236b17998738112f37df78",
+        archive="CUB_200_2011.tgz",
+        size="1.1 GiB",
     ),
 )

@@ -12,7 +12,7 @@ from fairshot.benchmarks.pictures import Bytes, Ints, Pictures
 from fairshot.benchmarks.stream import Benchmark, LabelledPictures, Protocol
 from fairshot.progress import SILENT, Reporter
 
-TRAIN_DRAWINGS = 75  # of the 100 a class; the others are for testing
+TRAIN_DRAWINGS = 75  # of the 100 per class; the others are for testing
 SIDE = 28
 EMBEDDED = Path(str(resources.files("fairshot.benchmarks") / "data"))
 PROTOCOL = Protocol(base_classes=30, way=5, shots=5, sessions=8)
@@ -35,7 +35,7 @@ def load(root: Path = EMBEDDED, reporter: Reporter = SILENT) -> Benchmark:
 
 
 def unpack_levels(packed: Bytes) -> Bytes:
-    """Spread two pixels a byte, of 16 grey levels each, to (classes, drawings, 28, 28) in 0 .. 255."""
+    """Unpack two pixels of 16 grey levels per byte to (classes, drawings, 28, 28) in 0 .. 255."""
     levels = np.stack([packed >> 4, packed & 15], axis=-1)
     return (levels * np.uint8(17)).reshape(*packed.shape[:2], SIDE, SIDE)
 
@@ -57,6 +57,5 @@ DATASET = Dataset(
     title="Doodles (Quick, Draw!)",
     load=load,
     find=lambda _: EMBEDDED,
-    get=None,
-    advice="It comes with the package.",
+    layouts="part of the package",
 )

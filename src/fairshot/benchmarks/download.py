@@ -1,4 +1,4 @@
-"""Downloads that go on where they stopped and are checked before they count."""
+"""Downloads that go on where they stopped and are checked by their md5."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from fairshot.errors import UserError
 from fairshot.progress import SILENT, Reporter
 
 BLOCK = 2**20
-TIMEOUT = 60  # seconds without a byte
+TIMEOUT = 60  # seconds without receiving a byte
 
 
 def download(url: str, target: Path, md5: str, reporter: Reporter = SILENT) -> None:
-    """Download a file unless it is there; what an earlier attempt left in `.part` is kept and continued."""
+    """Download a file unless it is there; go on with what an earlier attempt left in `.part`."""
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     with FileLock(target.with_name(f".{target.name}.lock")):
@@ -41,7 +41,7 @@ def download(url: str, target: Path, md5: str, reporter: Reporter = SILENT) -> N
 
 
 def _fetch(url: str, part: Path, reporter: Reporter) -> None:
-    """Append to a part what is missing of it."""
+    """Append the missing rest to a partly downloaded file."""
     done = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
     try:
@@ -49,28 +49,22 @@ def _fetch(url: str, part: Path, reporter: Reporter) -> None:
             if answer.status != 206:  # the server sends the whole file, not the rest
                 done = 0
             total = done + int(answer.headers.get("Content-Length") or 0)
-            _append(answer, part, done, total, reporter)
+            with (
+                part.open("ab" if done else "wb") as file,
+                reporter.track(f"downloading {part.stem}", total, done) as advance,
+            ):
+                while block := answer.read(BLOCK):
+                    file.write(block)
+                    advance(len(block))
+        if (received := part.stat().st_size) < total:
+            raise OSError(f"the connection ended after {received:,} of {total:,} bytes")
     except urllib.error.HTTPError as problem:
         if problem.code != 416:  # 416: nothing is missing
             raise UserError(f"{url} could not be downloaded: {problem}") from problem
     except (OSError, http.client.HTTPException) as problem:
         raise UserError(
-            f"{url} could not be downloaded: {problem}; the same command goes on where this one stopped"
+            f"{url} could not be downloaded: {problem}; what has arrived is kept, and another attempt goes on"
         ) from problem
-
-
-def _append(answer: http.client.HTTPResponse, part: Path, done: int, total: int, reporter: Reporter) -> None:
-    received = done
-    with (
-        part.open("ab" if done else "wb") as file,
-        reporter.track(f"downloading {part.stem}", total, done) as advance,
-    ):
-        while block := answer.read(BLOCK):
-            file.write(block)
-            received += len(block)
-            advance(len(block))
-    if received < total:
-        raise OSError(f"the connection ended after {received:,} of {total:,} bytes")
 
 
 def _md5(path: Path) -> str:

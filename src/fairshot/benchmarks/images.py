@@ -1,9 +1,9 @@
-"""Images of users: files of several formats and arrays of several shapes become uint8 pictures."""
+"""Images as users have them, in files of several formats and arrays of several shapes, as uint8 pictures."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -21,8 +21,15 @@ SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", 
 
 
 def is_image_name(name: str) -> bool:
-    """Say whether a file is taken for an image: by its suffix, and not if it is hidden."""
+    """Say whether a file counts as an image: its suffix is known and it is not hidden."""
     return os.path.splitext(name)[1].lower() in SUFFIXES and not name.startswith(".")
+
+
+def image_files(folder: Path) -> Iterator[Path]:
+    """Go through all image files below a folder, in a fixed order."""
+    for parent, folders, files in os.walk(folder):
+        folders.sort()
+        yield from (Path(parent, name) for name in sorted(files) if is_image_name(name))
 
 
 def read_image(path: str | os.PathLike[str], channels: int = 3) -> Bytes:
@@ -36,7 +43,7 @@ def read_image(path: str | os.PathLike[str], channels: int = 3) -> Bytes:
 
 
 def decode_image(content: bytes, name: str, channels: int = 3, pixel_limit: int = PIXEL_LIMIT) -> Bytes:
-    """Decode the content of an image file as `read_image` does; `name` stands for it in errors."""
+    """Decode the content of an image file as `read_image` does; errors name it by `name`."""
     return _read(BytesIO(content), name, channels, pixel_limit)
 
 
@@ -71,7 +78,7 @@ def _reason(problem: Exception) -> str:
 
 @cache
 def image_formats() -> tuple[str, ...]:
-    """Return the formats that are tried: few, because every decoder is a door."""
+    """Return the formats that are tried: few, because hostile files attack decoders."""
     formats = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
     try:
         import pillow_heif
@@ -84,13 +91,13 @@ def image_formats() -> tuple[str, ...]:
 def _eight_bit(image: Image.Image) -> Bytes:
     """Decode to uint8 (H, W, C) with 1 (grey), 3 (RGB) or 4 (RGBA) channels."""
     if image.mode.startswith("I;16"):
-        return _narrow(np.asarray(image).astype(np.float64) / 65535)
-    if image.mode == "I":  # 32 bits wide, but what is stored so is 8 or 16 bits deep
+        return _to_bytes(np.asarray(image).astype(np.float64) / 65535)
+    if image.mode == "I":  # 32 bits per pixel, of which files use 8 or 16
         values = np.asarray(image).astype(np.float64)
-        return _narrow(values / (255 if values.max() <= 255 else 65535))
+        return _to_bytes(values / (255 if values.max() <= 255 else 65535))
     if image.mode == "F":
         values = np.asarray(image).astype(np.float64)
-        return _narrow(values / (1 if values.max() <= 1 else 255))
+        return _to_bytes(values / (1 if values.max() <= 1 else 255))
     if image.has_transparency_data:
         return np.asarray(image.convert("RGBA"))
     if image.mode in {"1", "L"}:
@@ -98,8 +105,8 @@ def _eight_bit(image: Image.Image) -> Bytes:
     return np.asarray(image.convert("RGB"))
 
 
-def _narrow(values: npt.NDArray[np.float64]) -> Bytes:
-    """Bring grey values of 0 .. 1 to bytes."""
+def _to_bytes(values: npt.NDArray[np.float64]) -> Bytes:
+    """Convert grey values of 0 .. 1 to uint8."""
     if not np.isfinite(values).all() or values.min() < 0 or values.max() > 1:
         raise ValueError("grey values outside every usual range: 0..1, 0..255 or 0..65535")
     return np.rint(values * 255).astype(np.uint8)[:, :, None]
@@ -124,11 +131,11 @@ def with_channels(images: Bytes, channels: int) -> Bytes:
 
 
 def as_pictures(X: Any, channels: int, prepare: Callable[[Bytes], Bytes] | None = None) -> Pictures:
-    """Take images as users have them.
+    """Convert images as users have them to pictures.
 
-    An array uint8 (N, H, W) or (N, H, W, C), or a sequence whose items are file paths or uint8 arrays
-    (H, W) or (H, W, C), of any sizes. Grey, RGB and RGBA become the channels asked for. `prepare` is
-    applied to each image as it is read, so that a thousand photographs are not held before they shrink.
+    `X` is a uint8 array (N, H, W) or (N, H, W, C), or a sequence whose items are file paths or uint8 arrays
+    (H, W) or (H, W, C), of any sizes. Grey, RGB and RGBA are converted to the channels asked for. `prepare`,
+    for example a resize, is applied to each image as it is read, so that large ones are not all in memory.
     """
     if isinstance(X, Pictures) and prepare is None and X.channels == channels:
         return X
@@ -150,7 +157,7 @@ def as_pictures(X: Any, channels: int, prepare: Callable[[Bytes], Bytes] | None 
 
 
 def channels_of(X: Any) -> int:
-    """Return how many channels images of users need: 1 if all are grey arrays, else 3 (files too)."""
+    """Return how many channels images need: 1 if all are grey arrays, else 3 (also for files)."""
     if isinstance(X, Pictures):
         return X.channels
     shape: tuple[int, ...] = getattr(X, "shape", ())

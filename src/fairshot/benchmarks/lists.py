@@ -1,4 +1,4 @@
-"""The official session lists: part of the package, verified by their md5 (see data/lists/LISTS.md)."""
+"""The official session lists, which are part of the package (see data/lists/LISTS.md)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FOLDER = resources.files("fairshot.benchmarks") / "data" / "lists"
 
 
 def read_list(name: str) -> list[str]:
-    """Return the lines of a list."""
+    """Return the lines of a list after checking its md5."""
     content = lzma.decompress((_FOLDER / f"{name}.txt.xz").read_bytes())
     if hashlib.md5(content, usedforsecurity=False).hexdigest() != MD5[name]:
         raise RuntimeError(f"the list {name} of this installation is damaged: install fairshot again")
@@ -36,7 +36,7 @@ def shot_lines(name: str, protocol: Protocol) -> list[str]:
 
 
 def shots_by_class(indices: Ints, labels: Ints) -> dict[int, Ints]:
-    """Group listed training images by their class, in the order of the list."""
+    """Group the indices of listed training images by class, in the order of the list."""
     listed = labels[indices]
     return {int(label): indices[listed == label] for label in np.unique(listed)}
 

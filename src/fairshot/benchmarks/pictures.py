@@ -1,4 +1,4 @@
-"""Pictures: uint8 images back to back in one flat buffer, of equal or of different sizes."""
+"""Pictures: uint8 images of equal or different sizes in one flat buffer."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Pictures:
-    """N uint8 pictures (height, width, channels) that share one flat buffer.
+    """N uint8 pictures (height, width, channels) in one flat buffer.
 
-    The buffer may be a memory-mapped cache on disk. Selecting pictures copies no pixel: a selection
-    is a new set of offsets into the same buffer. Pictures of one set share the number of channels;
-    their sizes may differ (photographs that keep their aspect ratio).
+    The buffer may be a memory-mapped cache on disk. A selection of pictures copies no pixels: it has other
+    offsets into the same buffer. All pictures have the same number of channels; their sizes may differ.
     """
 
     buffer: Bytes  # flat
@@ -28,10 +27,10 @@ class Pictures:
 
     @classmethod
     def from_array(cls, array: Bytes) -> Pictures:
-        """Take pictures of one size as an array (N, H, W) or (N, H, W, C)."""
+        """Make pictures of one size from an array (N, H, W) or (N, H, W, C)."""
         if array.dtype != np.uint8 or array.ndim not in (3, 4):
             raise ValueError(
-                f"pictures come as uint8 (N, H, W) or (N, H, W, C); got {array.dtype} {array.shape}"
+                f"expected pictures as uint8 (N, H, W) or (N, H, W, C); got {array.dtype} {array.shape}"
             )
         count, height, width = array.shape[:3]
         channels = array.shape[3] if array.ndim == 4 else 1
@@ -44,7 +43,7 @@ class Pictures:
 
     @classmethod
     def from_list(cls, images: Sequence[Bytes]) -> Pictures:
-        """Take pictures of any sizes, each (H, W, C), with equal channels."""
+        """Make pictures of any sizes from arrays (H, W, C) with the same number of channels."""
         channels = {image.shape[2] for image in images}
         if len(channels) != 1:
             raise ValueError(f"pictures of one set share their channels; got {sorted(channels)}")
@@ -58,7 +57,7 @@ class Pictures:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Pictures]) -> Pictures:
-        """Put selections one after another; those of one buffer stay in it, others are copied together."""
+        """Concatenate selections; pixels are copied only if their buffers differ."""
         channels = {part.channels for part in parts}
         if len(channels) != 1:
             raise ValueError(f"pictures of one set share their channels; got {sorted(channels)}")
@@ -90,12 +89,12 @@ class Pictures:
         return Pictures(self.buffer, self.offsets[index], self.sizes[index], self.channels)
 
     def compact(self) -> Pictures:
-        """Copy the selected pixels into a buffer of their own (before they travel to a device)."""
+        """Copy the selected pixels into a buffer of their own, before it is copied to a device."""
         if len(self) == 0:
             return Pictures(np.empty(0, np.uint8), self.offsets, self.sizes, self.channels)
         return Pictures.from_list(list(self))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of pixels in this selection."""
+        """Bytes of the selected pixels."""
         return int(np.prod(self.sizes, axis=1).sum()) * self.channels

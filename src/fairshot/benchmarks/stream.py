@@ -1,4 +1,4 @@
-"""Stream: a base session with many images a class, then small sessions with a few."""
+"""Stream: a base session with many images per class, then small sessions with few."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fairshot.settings import Settings
 
 @dataclass(frozen=True)
 class LabelledPictures:
-    """Pictures and their class ids, which count in the order the stream introduces the classes."""
+    """Pictures and their class ids, numbered in the order in which the stream introduces the classes."""
 
     pictures: Pictures
     labels: Ints
@@ -26,12 +26,12 @@ class LabelledPictures:
         return len(self.labels)
 
     def take(self, indices: npt.ArrayLike) -> LabelledPictures:
-        """Select some of them, in the order given."""
+        """Select pictures, in the order given."""
         index = np.asarray(indices, dtype=np.int64)
         return LabelledPictures(self.pictures.take(index), self.labels[index])
 
     def sha256(self) -> str:
-        """Return a digest of pixels, sizes and class ids in their order: other images have another one."""
+        """Return a digest of pixels, sizes and class ids."""
         digest = hashlib.sha256(self.labels.tobytes() + self.pictures.sizes.tobytes())
         for picture in self.pictures:
             digest.update(picture.data)
@@ -40,7 +40,7 @@ class LabelledPictures:
 
 @dataclass(frozen=True)
 class Session:
-    """What arrives at once: the training images of some new classes, and their test images."""
+    """The training and test images of some new classes."""
 
     classes: tuple[int, ...]
     train: LabelledPictures
@@ -49,7 +49,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Stream:
-    """A benchmark as a learner meets it: session 0 is the base session."""
+    """A benchmark divided into sessions; session 0 is the base session."""
 
     benchmark: str
     class_names: tuple[str, ...]  # by class id
@@ -62,11 +62,11 @@ class Stream:
 
     @property
     def base_classes(self) -> int:
-        """How many classes the base session has; their ids are 0 .. base_classes - 1."""
+        """Number of base classes; their ids are 0 .. base_classes - 1."""
         return len(self.base.classes)
 
     def seen_classes(self, session: int) -> int:
-        """How many classes have appeared up to and including a session."""
+        """Return the number of classes seen up to and including a session."""
         return sum(len(past.classes) for past in self.sessions[: session + 1])
 
     def seen_test(self, session: int) -> LabelledPictures:
@@ -80,20 +80,20 @@ class Stream:
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a benchmark is usually cut into sessions."""
+    """How a benchmark is usually divided into sessions."""
 
     base_classes: int
-    way: int  # classes of an incremental session
-    shots: int  # training images of an incremental class
-    sessions: int  # incremental sessions, the base session not counted
+    way: int  # classes per incremental session
+    shots: int  # training images per incremental class
+    sessions: int  # incremental sessions, without the base session
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """The raw material of a stream, as every dataset delivers it.
+    """All images of a dataset, before it is divided into sessions.
 
-    All classes come with all their training and test images, so that any class may serve as a base or
-    as an incremental one. Labels index `class_names`, which stand in the official order.
+    Every class has all its training and test images, so that it can be a base or an incremental class.
+    Labels index `class_names`, which are in the official order.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Benchmark:
     train: LabelledPictures
     test: LabelledPictures
     protocol: Protocol
-    listed_shots: Mapping[int, Ints]  # by incremental class: the indices into `train` the official lists name
+    listed_shots: Mapping[int, Ints]  # per incremental class: indices into `train` from the official lists
 
 
 class StreamSettings(Settings):
@@ -122,10 +122,12 @@ class StreamSettings(Settings):
 
 
 def build_stream(benchmark: Benchmark, settings: StreamSettings) -> Stream:
-    """Cut a benchmark into its sessions."""
+    """Divide a benchmark into sessions."""
     classes = len(benchmark.class_names)
     protocol = resolve_protocol(benchmark.name, classes, benchmark.protocol, settings)
-    order = _class_order(benchmark, settings.class_order_seed)
+    order = np.arange(classes, dtype=np.int64)
+    if settings.class_order_seed is not None:
+        order = np.random.default_rng(settings.class_order_seed).permutation(order)
     used = order[: protocol.base_classes + protocol.way * protocol.sessions]
     incremental = used[protocol.base_classes :].reshape(protocol.sessions, protocol.way)
     train = _by_class(benchmark.train.labels, classes)
@@ -150,7 +152,7 @@ def build_stream(benchmark: Benchmark, settings: StreamSettings) -> Stream:
 
 
 def resolve_protocol(name: str, classes: int, own: Protocol, settings: StreamSettings) -> Protocol:
-    """Fill in a benchmark's own values and refuse what its classes do not allow."""
+    """Fill in the benchmark's own values; refuse more classes than it has."""
     base = own.base_classes if settings.base_classes is None else settings.base_classes
     way = own.way if settings.way is None else settings.way
     left = classes - base
@@ -168,23 +170,18 @@ def resolve_protocol(name: str, classes: int, own: Protocol, settings: StreamSet
     return Protocol(base, way, own.shots if settings.shots is None else settings.shots, sessions)
 
 
-def _class_order(benchmark: Benchmark, seed: int | None) -> Ints:
-    labels = np.arange(len(benchmark.class_names), dtype=np.int64)
-    return labels if seed is None else np.random.default_rng(seed).permutation(labels)
-
-
 def _by_class(labels: Ints, classes: int) -> list[Ints]:
-    """Return the indices of the images of each class, in their order."""
+    """Return the indices of the images of each class."""
     order = np.argsort(labels, kind="stable")
     return np.split(order, np.searchsorted(labels[order], np.arange(1, classes)))
 
 
 def _shots(benchmark: Benchmark, images: Ints, label: int, shots: int, seed: int | None) -> Ints:
-    """Choose the shots of one class: from the official list where it reaches, else by seed.
+    """Choose the shots of one class: from the official list if it has enough, else by seed.
 
-    Another class order makes incremental classes of base ones, and more shots may be asked for than were
-    listed; such classes are drawn with seed 0 unless a seed is given. The draw of a class depends on the
-    seed and the class alone, and fewer shots are the first of more.
+    The list lacks base classes that another class order makes incremental, and has a limited number of
+    shots; the shots are then drawn with seed 0 unless a seed is given. The draw depends on the seed and the
+    class alone, and fewer shots are the first of more.
     """
     listed = benchmark.listed_shots.get(label)
     if seed is None and listed is not None and shots <= len(listed):
@@ -194,8 +191,7 @@ def _shots(benchmark: Benchmark, images: Ints, label: int, shots: int, seed: int
             f"benchmark.shots: {shots} shots were asked for, but class {benchmark.class_names[label]!r} of "
             f"{benchmark.name} has {len(images)} training images"
         )
-    drawn = np.random.default_rng([seed or 0, label]).permutation(images)
-    return drawn[:shots]
+    return np.random.default_rng([seed or 0, label]).permutation(images)[:shots]
 
 
 def relabelled(images: LabelledPictures, by_class: list[Ints], ids: Ints) -> LabelledPictures:

@@ -33,7 +33,7 @@ def train_command(
     plain_steps: Annotated[int, typer.Option(min=5, help="Steps of the plain way that are timed.")] = 30,
     set_: Set = [],  # noqa: B006 - typer copies it
 ) -> None:
-    """Images a second of base training, and its share of what the hardware's matrix products reach."""
+    """Images per second of base training, and its share of what the hardware's matrix products reach."""
     from fairshot.recipes import default_recipe, load_recipe
     from fairshot.speed.train import measure_training
     from fairshot.training.hardware import choose_hardware, describe_device
@@ -55,7 +55,7 @@ def train_command(
         )
         for row in rows
     )
-    titles = ("", "images/s", "of matrix\nrate", "s an\nepoch", "compile\ns", "peak\nGB", "times\nplain")
+    titles = ("", "images/s", "of matrix\nrate", "s per\nepoch", "compile\ns", "peak\nGB", "times\nplain")
     print_table(f"base training of {recipe} on {describe_device(fabric)}", titles, cells)
 
 
@@ -70,19 +70,21 @@ def data_command(
     size: Annotated[int, typer.Option(min=8, help="Pixels of the short side in the cache.")] = 256,
     count: Annotated[int, typer.Option(min=8, help="Photographs to generate.")] = 600,
 ) -> None:
-    """Pictures a second: building the cache, reading it, and decoding with PIL in a DataLoader."""
+    """Pictures per second: building the cache, reading it, and decoding with PIL in a DataLoader."""
     from fairshot.benchmarks.cache import Resize
-    from fairshot.benchmarks.image_files import image_files
+    from fairshot.benchmarks.images import image_files
     from fairshot.speed.data import generated_photographs, measure_data
 
     with tempfile.TemporaryDirectory(prefix="fairshot-") as made:
         files = list(image_files(folder)) if folder else generated_photographs(Path(made), count)
-        rows = measure_data(files, Resize(size), ConsoleReporter("bench"))
-    speeds = [row.images_per_second for row in rows]
-    cells = [
-        (row.what, f"{speed:,.0f}", f"{speed / speeds[-1]:.1f}")
-        for row, speed in zip(rows, speeds, strict=True)
-    ]
+        speed = measure_data(files, Resize(size), ConsoleReporter("bench"))
+    rows = {
+        "build the cache": speed.build_cache,
+        "open and verify the cache": speed.open_cache,
+        "read from the cache": speed.read_cache,
+        "PIL DataLoader": speed.plain,
+    }
+    cells = [(name, f"{each:,.0f}", f"{each / speed.plain:.1f}") for name, each in rows.items()]
     titles = ("", "pictures/s", "times plain")
     print_table(f"{len(files):,} pictures, short side {size}", titles, cells)
 

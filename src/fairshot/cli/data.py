@@ -9,19 +9,21 @@ import typer
 from rich.table import Table
 
 from fairshot import benchmarks
-from fairshot.benchmarks.dataset import cache_folder, data_folder
+from fairshot.benchmarks.cache import cache_folder
+from fairshot.benchmarks.dataset import data_folder
 from fairshot.benchmarks.stream import StreamSettings, build_stream
+from fairshot.cli.advice import how_to_get
 from fairshot.cli.console import CONSOLE, ConsoleReporter
 from fairshot.cli.options import Root
 from fairshot.cli.tables import print_table
-from fairshot.errors import UserError
 
 app = typer.Typer(
     help="Benchmarks: which there are, where their data is, and how to get it.", no_args_is_help=True
 )
 
-ARGUMENT = "BENCHMARK"
-Name = Annotated[str, typer.Argument(metavar=ARGUMENT, help="A benchmark, as `fairshot data list` names it.")]
+Name = Annotated[
+    str, typer.Argument(metavar="BENCHMARK", help="A benchmark, as `fairshot data list` names it.")
+]
 
 
 @app.command("list")
@@ -33,7 +35,7 @@ def list_command(root: Root = None) -> None:
     CONSOLE.print(f"Data is looked for in {folder}", markup=False, highlight=False, soft_wrap=True)
     for dataset in benchmarks.DATASETS.values():
         found = dataset.find(folder)
-        state = ("found", str(found)) if found else ("missing", dataset.advice)
+        state = ("found", str(found)) if found else ("missing", how_to_get(dataset))
         table.add_row(f"{dataset.name}\n{dataset.title}", *state, end_section=True)
     CONSOLE.print(table, markup=False)
     kept = f"Decoded pictures are kept in {cache_folder()}"
@@ -43,11 +45,8 @@ def list_command(root: Root = None) -> None:
 @app.command("get")
 def get_command(name: Name, root: Root = None) -> None:
     """Download a benchmark where it has a public source, going on where an earlier download stopped."""
-    dataset, folder = benchmarks.dataset(name, ARGUMENT), data_folder(root)
-    found = dataset.find(folder)
-    if found is None:
-        if dataset.get is None:
-            raise UserError(f"{dataset.title} cannot be downloaded: {dataset.missing(folder)}")
+    dataset, folder = benchmarks.dataset_named(name), data_folder(root)
+    if dataset.find(folder) is None:
         dataset.get(folder, ConsoleReporter())
     check_command(name, root)
 
@@ -55,7 +54,7 @@ def get_command(name: Name, root: Root = None) -> None:
 @app.command("check")
 def check_command(name: Name, root: Root = None) -> None:
     """Read a benchmark as a run would: each image is decoded once, each count compared with the protocol."""
-    dataset, folder = benchmarks.dataset(name, ARGUMENT), data_folder(root)
+    dataset, folder = benchmarks.dataset_named(name), data_folder(root)
     stream = build_stream(dataset.load(folder, ConsoleReporter()), StreamSettings())
     rows = []
     for number, session in enumerate(stream.sessions):
@@ -64,7 +63,7 @@ def check_command(name: Name, root: Root = None) -> None:
         classes, images, least, seen = map(str, counts)
         shots = least if each.min() == each.max() else f"{least} to {each.max()}"
         rows.append(("base" if number == 0 else str(number), classes, images, shots, seen))
-    titles = ("session", "classes", "training images", "a class", "test images so far")
+    titles = ("session", "classes", "training images", "per class", "test images so far")
     print_table(dataset.title, titles, rows)
     found = f"{name}: complete, in {dataset.find(folder)}"
     CONSOLE.print(found, markup=False, highlight=False, soft_wrap=True)

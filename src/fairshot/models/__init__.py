@@ -1,1 +1,1 @@
-"""Backbones, the SR module, the mixture head, and how pictures become their input."""
+"""Backbones, the SR module, the cosine head, and how pictures become network input."""

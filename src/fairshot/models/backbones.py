@@ -1,4 +1,4 @@
-"""Backbones, from timm where it has them, each with its classifier removed: images in, (N, d) out."""
+"""Backbones without a classifier, most of them from timm: from images to features (N, d)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, cast
 
 import timm
-from huggingface_hub import constants as hub  # from which timm takes its weights
+from huggingface_hub import constants as hub  # timm downloads its weights from there
 from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
 from timm.models.resnet import BasicBlock, ResNet
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fairshot.models.embedder import Initialisation
 
 Backbone = nn.Module
-SECONDS_TO_ANSWER = 3  # for the hub, before it counts as out of reach
+SECONDS_TO_ANSWER = 3  # after which the hub counts as unreachable
 
 
 def build_backbone(
@@ -31,21 +31,21 @@ def build_backbone(
     """Build a backbone by name: one of `SMALL`, or any model of timm.
 
     `small_stem` replaces the first 7x7 stride-2 convolution and the max-pooling of a timm ResNet by a
-    3x3 stride-1 convolution, as pictures of 32 and 84 pixels need it. `pretrained` loads timm's weights.
-    The initialisation `torch` draws convolutions and batch norms again, as torch itself does.
+    3x3 stride-1 convolution, for pictures of 32 and 84 pixels. `pretrained` loads timm's weights. The
+    initialisation `torch` gives convolutions and batch norms the default initialisation of torch.
     """
     backbone = _build(name, channels, small_stem, pretrained)
     if initialisation == "torch":
-        _draw_as_torch(backbone)
+        _initialise_as_torch(backbone)
     return backbone
 
 
-def _draw_as_torch(backbone: Backbone) -> None:
-    """Give convolutions and batch norms the initialisation of torch.
+def _initialise_as_torch(backbone: Backbone) -> None:
+    """Give convolutions and batch norms the default initialisation of torch.
 
-    Behind a batch norm the scale of a convolution does not show, but the larger it is, the less a step turns
-    it: timm draws the convolutions of a ResNet-18 2.4 times larger than torch. And timm lets the last batch
-    norm of a residual block begin at zero.
+    timm draws the convolutions of a ResNet-18 2.4 times larger than torch. Before a batch norm the scale of a
+    weight does not change the output, but the larger a weight is, the less a step changes its direction.
+    timm also initialises the last batch norm of each residual block with zero.
     """
     for module in backbone.modules():
         if isinstance(module, nn.modules.conv._ConvNd | nn.modules.batchnorm._BatchNorm):
@@ -79,7 +79,7 @@ def _build(name: str, channels: int, small_stem: bool, pretrained: bool) -> Back
 
 @contextmanager
 def _without_retries() -> Iterator[None]:
-    """Look for weights on this disk alone if the hub is out of reach: it would be tried for a minute."""
+    """Look for weights only on this disk if the hub does not answer, which would be tried for a minute."""
     before = hub.HF_HUB_OFFLINE
     hub.HF_HUB_OFFLINE = before or not _hub_answers()
     try:
@@ -91,7 +91,7 @@ def _without_retries() -> Iterator[None]:
 def _hub_answers() -> bool:
     try:
         get_session().head(hub.ENDPOINT, timeout=SECONDS_TO_ANSWER)
-    except Exception:  # of whichever library the hub speaks through
+    except Exception:  # which one depends on the library that the hub uses
         return False
     return True
 
@@ -107,7 +107,7 @@ def _shrink_stem(model: nn.Module, name: str, channels: int) -> None:
 
 
 def stages(backbone: Backbone) -> list[nn.Sequential]:
-    """Cut a residual network into its stages: composed, they are the network, whose weights they share."""
+    """Split a residual network into its stages, which share its weights; one after the other they are it."""
     match backbone:
         case SmallResNet():
             each = len(backbone.stages) // 3
@@ -134,14 +134,14 @@ def _with_ends(
 
 
 class _Mean(nn.Module):
-    """Average each channel over the picture."""
+    """Global average pooling."""
 
     def forward(self, maps: Tensor) -> Tensor:
         return maps.mean(dim=(2, 3))
 
 
 class SmallResNet(nn.Module):
-    """Three stages of basic residual blocks behind a 3x3 stem, each stage but the first halving the size."""
+    """Three stages of basic residual blocks after a 3x3 stem; the second and third halve the resolution."""
 
     def __init__(self, channels: int, widths: tuple[int, int, int], blocks: int, stem_stride: int) -> None:
         super().__init__()
@@ -172,7 +172,7 @@ def _shortcut(inputs: int, width: int, stride: int) -> nn.Module | None:
 
 
 class ResNet12(nn.Module):
-    """The residual network of the few-shot literature: four blocks, each then halved."""
+    """The ResNet-12 of the few-shot literature: four blocks, each followed by max-pooling."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -205,7 +205,7 @@ class _TripleBlock(nn.Module):
         )
 
 
-# Of 0.3, 0.27 and 12.4 million parameters, built here because timm has none of them.
+# Of 0.3, 0.27 and 12.4 million parameters. timm has none of them.
 SMALL: dict[str, Callable[[int], Backbone]] = {
     "tiny": lambda channels: SmallResNet(channels, (32, 64, 128), blocks=1, stem_stride=2),
     "resnet20": lambda channels: SmallResNet(channels, (16, 32, 64), blocks=3, stem_stride=1),

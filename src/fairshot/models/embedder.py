@@ -1,4 +1,4 @@
-"""Embedder: pictures in, transferable features g and class-specific discriminative features g~ out."""
+"""Embedder: from pictures to transferable features g and class-specific discriminative features g~."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fairshot.models.pixels import DevicePictures, centre_boxes, crop_resize
 from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Positive, Settings
 
-PIXELS_AT_ONCE = {"cpu": 2**20, "cuda": 2**23}  # of the network's input, which bounds the memory it needs
+PIXELS_AT_ONCE = {"cpu": 2**20, "cuda": 2**23}  # of a batch that is embedded, which bounds memory
 Initialisation = Literal["timm", "torch"]
 Features = dict[str, Tensor]  # "g": (N, V, d), "g_tilde": (N, V, d~); V views of each picture
 
@@ -53,7 +53,7 @@ class ModelSettings(Settings):
 
     @field_validator("initialisation")
     @classmethod
-    def _has_nothing_to_keep(cls, initialisation: str, info: ValidationInfo) -> str:
+    def _overwrites_no_weights(cls, initialisation: str, info: ValidationInfo) -> str:
         if initialisation == "torch" and info.data.get("pretrained"):
             raise ValueError("it would overwrite the weights that model.pretrained loads; expected timm")
         return initialisation
@@ -67,12 +67,12 @@ class ModelSettings(Settings):
 
     @property
     def centre_share(self) -> float:
-        """Share of the short side that the test view shows."""
+        """Side of the test view as a share of the picture's short side."""
         return self.size / self.resize if self.resize else 1.0
 
 
 class Embedder(nn.Module):
-    """A backbone g and, behind it, an SR module (or nothing: then g~ is g)."""
+    """A backbone g followed by an SR module; without one g~ is g."""
 
     mean: Tensor
     std: Tensor
@@ -91,17 +91,17 @@ class Embedder(nn.Module):
         self.width_tilde = sr_width or self.width
         for name, values in (("mean", settings.mean), ("std", settings.std)):
             self.register_buffer(name, torch.tensor(_per_channel(values, channels)).view(1, -1, 1, 1))
-        # As it is trained: a network that was loaded then answers to the last bit as the one that was saved.
+        # as in training, so that a loaded network gives the same features to the last bit
         self.to(memory_format=torch.channels_last)
 
     def stages(self) -> list[nn.Sequential]:
-        """Cut a residual backbone into its stages, which share its weights."""
+        """Split a residual backbone into its stages, which share its weights."""
         from fairshot.models.backbones import stages
 
         return stages(self.backbone)
 
     def follow_with(self, module: nn.Module, width: int) -> None:
-        """Put a module of a method's own, of that output width, in the place of SR."""
+        """Replace SR by a module of a method, which has this output width."""
         self.sr, self.width_tilde = module, width
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
@@ -109,7 +109,7 @@ class Embedder(nn.Module):
         return self.with_tilde(self.backbone(self.normalised(images)))
 
     def normalised(self, images: Tensor) -> Tensor:
-        """Return the backbone's input for images in [0, 1]."""
+        """Normalise images in [0, 1] by mean and standard deviation."""
         return (images - self.mean) / self.std
 
     def with_tilde(self, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -118,7 +118,7 @@ class Embedder(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights lie."""
+        """The device of the weights."""
         return self.mean.device
 
     def embed(
@@ -141,7 +141,11 @@ class Embedder(nn.Module):
         """Embed pictures under the test view, once per transform of it."""
         self.eval()
         batch = max(1, PIXELS_AT_ONCE[self.device.type] // self.settings.size**2)
-        parts: dict[str, list[Tensor]] = {"g": [], "g_tilde": []}
+        widths = {"g": self.width, "g_tilde": self.width_tilde}
+        parts = {
+            name: [torch.empty(0, len(transforms), width, dtype=torch.float32, device=self.device)]
+            for name, width in widths.items()
+        }
         with reporter.track("embedding", len(pictures)) as advance:
             for start in range(0, len(pictures), batch):
                 chosen = pictures.take(range(start, min(start + batch, len(pictures))))
@@ -150,17 +154,15 @@ class Embedder(nn.Module):
                 for index, name in enumerate(parts):
                     parts[name].append(torch.stack([view[index] for view in views], dim=1))
                 advance(len(chosen))
-        width = {"g": self.width, "g_tilde": self.width_tilde}
-        empty = {name: torch.empty(0, len(transforms), width[name], device=self.device) for name in parts}
-        return {name: torch.cat(part) if part else empty[name] for name, part in parts.items()}
+        return {name: torch.cat(part) for name, part in parts.items()}
 
     def test_view(self, pictures: DevicePictures) -> Tensor:
-        """Return the centre of each picture at the network's input size."""
+        """Return the centre of each picture, resized to the network's input size."""
         boxes = centre_boxes(pictures.sizes, self.settings.centre_share).to(torch.float32)
         return crop_resize(pictures, boxes, self.settings.size)
 
     def _features(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Features of a batch: bf16 on a GPU, float32 on a CPU, float32 either way when they leave here."""
+        """Return the float32 features of a batch, computed in bf16 on a GPU and in float32 on a CPU."""
         if images.is_cuda:
             images = images.contiguous(memory_format=torch.channels_last)
         with torch.autocast("cuda", torch.bfloat16, enabled=images.is_cuda):
@@ -169,7 +171,7 @@ class Embedder(nn.Module):
 
 
 def _per_channel(values: tuple[float, ...], channels: int) -> list[float]:
-    """Spread mean or std over the channels; a grey picture takes the average of three."""
+    """Return mean or std per channel; grey pictures get the average of three."""
     if len(values) == channels:
         return list(values)
     return [sum(values) / len(values)] * channels

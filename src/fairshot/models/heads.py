@@ -1,4 +1,4 @@
-"""What stands behind the backbone during training: the SR module and the rows a loss compares with."""
+"""Modules after the backbone: the SR module and the cosine head of the training loss."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SR(nn.Sequential):
 
 
 class CosineHead(nn.Module):
-    """Trainable rows eta, compared with features by cosine."""
+    """Trainable vectors eta, one per row, and their cosines with features."""
 
     def __init__(self, rows: int, width: int) -> None:
         super().__init__()
@@ -27,13 +27,11 @@ class CosineHead(nn.Module):
         return functional.linear(functional.normalize(features, dim=1), functional.normalize(self.eta, dim=1))
 
 
-def cosine_cross_entropy(
-    cosines: Tensor, rows: Tensor, scale: float, margin: float = 0.0, label_smoothing: float = 0.0
-) -> Tensor:
-    """Scaled-cosine cross-entropy of each sample (N,); a positive margin delta is taken off the true logit.
+def cosine_cross_entropy(cosines: Tensor, rows: Tensor, scale: float, margin: float = 0.0) -> Tensor:
+    """Scaled-cosine cross-entropy per sample (N,); a margin delta is subtracted from the true class's cosine.
 
-    With scale 1 and raw logits this is eq. 3; the paper uses the margin to show that it hurts new classes.
+    With scale 1 and raw logits this is eq. 3; the paper shows with the margin that it hurts novel classes.
     """
     if margin:
         cosines = cosines - margin * functional.one_hot(rows, cosines.shape[1]).to(cosines)
-    return functional.cross_entropy(scale * cosines, rows, label_smoothing=label_smoothing, reduction="none")
+    return functional.cross_entropy(scale * cosines, rows, reduction="none")

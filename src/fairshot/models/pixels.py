@@ -1,4 +1,4 @@
-"""From stored uint8 pictures to network input: boxes cut out and resampled, all pictures at once."""
+"""From uint8 pictures to network input: boxes are cropped and resized, a batch at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fairshot.benchmarks.pictures import Pictures
 
 @dataclass(frozen=True)
 class DevicePictures:
-    """Pictures whose pixels lie on a device; see `Pictures` for the layout."""
+    """Pictures on a device; see `Pictures` for the layout."""
 
     buffer: Tensor  # uint8, flat
     offsets: Tensor  # (N,)
@@ -21,14 +21,11 @@ class DevicePictures:
 
     @classmethod
     def from_pictures(cls, pictures: Pictures, device: torch.device | str = "cpu") -> DevicePictures:
-        """Copy pictures to a device, the selected pixels only."""
+        """Copy the pixels of selected pictures to a device."""
         compact = pictures.compact()
-        return cls(
-            torch.from_numpy(compact.buffer).to(device),
-            torch.from_numpy(compact.offsets).to(device),
-            torch.from_numpy(compact.sizes).to(device),
-            compact.channels,
-        )
+        arrays = (compact.buffer, compact.offsets, compact.sizes)
+        buffer, offsets, sizes = (torch.from_numpy(array).to(device) for array in arrays)
+        return cls(buffer, offsets, sizes, compact.channels)
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -39,7 +36,7 @@ class DevicePictures:
 
 
 def centre_boxes(sizes: Tensor, share: float) -> Tensor:
-    """Return the central square of each picture whose side is `share` of its short side: (N, 4) boxes."""
+    """Return (N, 4) boxes: the central square of each picture, whose side is `share` of the short side."""
     side = sizes.min(dim=1).values * share
     corner = (sizes - side[:, None]) / 2
     return torch.cat([corner, side[:, None], side[:, None]], dim=1)
@@ -52,12 +49,12 @@ def crop_resize(
     angles: Tensor | None = None,
     confined: bool = True,
 ) -> Tensor:
-    """Cut one box (top, left, height, width in pixels) out of each picture and resample it bilinearly.
+    """Crop one box (top, left, height, width in pixels) from each picture and resize it bilinearly.
 
-    A negative width mirrors the box. A box may reach beyond its picture, and `angles` (radians) turns it
-    around its centre; what lies outside the picture is 0. Without `angles` no pixel outside the box is
-    read, as if the box had been cropped before resizing; unless `confined` is false: then its edges are
-    blended with their neighbours in the picture. Returns (N, C, size, size) in [0, 1].
+    A negative width mirrors the box. `angles` (in radians) rotate it around its centre. A box may reach
+    beyond its picture, where pixels are 0. With `confined` and without `angles` no pixel outside the box is
+    read, as if the box had been cropped before resizing; otherwise pixels at its edges are interpolated with
+    their neighbours in the picture. Returns (N, C, size, size) in [0, 1].
     """
     y, x = _source_points(boxes, size, angles, confined)
     height, width = pictures.sizes[:, 0, None, None], pictures.sizes[:, 1, None, None]
@@ -78,7 +75,7 @@ def crop_resize(
 
 
 def _source_points(boxes: Tensor, size: int, angles: Tensor | None, confined: bool) -> tuple[Tensor, Tensor]:
-    """Where in its picture each output pixel looks: y and x, each (N, size, size)."""
+    """Return the position in its picture of each output pixel: y and x, each (N, size, size)."""
     steps = (torch.arange(size, device=boxes.device, dtype=boxes.dtype) + 0.5) / size - 0.5
     height, width = boxes[:, 2, None, None], boxes[:, 3, None, None]
     centre_y = boxes[:, 0, None, None] + height / 2 - 0.5

@@ -1,1 +1,1 @@
-"""Measurements of speed, each beside a plain way to do the same in the same run."""
+"""Measurements of speed, each beside a plain implementation in the same run."""

@@ -1,77 +1,73 @@
-"""How fast pictures come: building the cache, reading it, and decoding the files anew each time."""
+"""Speed of reading pictures: building the cache, reading it, and decoding the files each time."""
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import joblib
 import numpy as np
 from PIL import Image
 
-from fairshot.benchmarks.cache import Resize, cached_pictures
-from fairshot.benchmarks.pictures import Bytes
+from fairshot.benchmarks.cache import CachedPictures, Resize, cached_pictures
 from fairshot.errors import UserError
 from fairshot.progress import SILENT, Reporter
 
 BATCH = 128
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Speed:
-    """Images passed in a time."""
+class DataSpeed:
+    """Pictures per second."""
 
-    what: str
-    images: int
-    seconds: float
-
-    @property
-    def images_per_second(self) -> float:
-        """Images a second."""
-        return self.images / self.seconds
+    files: int
+    readable: int  # of the files: these are read
+    build_cache: float
+    open_cache: float  # and verify its checksums
+    read_cache: float
+    plain: float  # a DataLoader that decodes with PIL
 
 
-def measure_data(files: Sequence[Path], resize: Resize, reporter: Reporter = SILENT) -> list[Speed]:
-    """Measure building and reading the cache of some files against a plain PIL DataLoader on the same files.
+def measure_data(files: Sequence[Path], resize: Resize, reporter: Reporter = SILENT) -> DataSpeed:
+    """Measure building and reading the cache of some files beside a plain PIL DataLoader on the same files.
 
-    The cache is built in a temporary folder. Each reader delivers every picture once, in random order; files
-    that cannot be read are passed over after the cache has met them.
+    The cache is built in a temporary folder. The cache and the plain loader deliver every picture once, in
+    random order; files that cannot be read are left out.
     """
-    speeds = []
-    with _temporary_cache():
-        for what in ("build the cache", "open and verify the cache"):
-            began = time.perf_counter()
-            cached = cached_pictures(files, resize, reporter=reporter)
-            speeds.append(Speed(what, len(files), time.perf_counter() - began))
-        readable = [index for index in range(len(files)) if index not in cached.unreadable]
+    with tempfile.TemporaryDirectory(prefix="fairshot-") as folder:
+
+        def cache() -> CachedPictures:
+            return cached_pictures(files, resize, reporter=reporter, folder=Path(folder))
+
+        (built, build), (cached, opened) = _timed(cache), _timed(cache)
+        readable = [index for index in range(len(files)) if index not in built.unreadable]
         if not readable:
             raise UserError(
                 f"none of the {len(files)} files can be read as an image; give a folder of pictures"
             )
         order = np.random.default_rng(0).permutation(readable)
-        began = time.perf_counter()
-        copied = sum(cached.pictures[index].copy().size for index in order)
-        speeds.append(Speed("read from the cache", len(order), time.perf_counter() - began))
-    began = time.perf_counter()
-    with reporter.track("plain DataLoader", len(order)) as advance:
-        decoded = 0
-        for batch in _plain_loader([files[index] for index in order], resize):
-            decoded += sum(image.numel() for image in batch)
-            advance(len(batch))
-    speeds.append(Speed("PIL DataLoader", len(order), time.perf_counter() - began))
+        copied, read = _timed(lambda: sum(cached.pictures[index].copy().size for index in order))
+    decoded, plain = _timed(lambda: _read_plain([files[index] for index in order], resize, reporter))
     if copied != decoded:
         raise RuntimeError(f"the cache gave {copied} bytes of pixels and the files {decoded}")
-    return speeds
+    return DataSpeed(
+        files=len(files),
+        readable=len(order),
+        build_cache=len(files) / build,
+        open_cache=len(files) / opened,
+        read_cache=len(order) / read,
+        plain=len(order) / plain,
+    )
 
 
 def generated_photographs(folder: Path, count: int) -> list[Path]:
-    """Make JPEG files of 500 x 375 pixels and about 80 KB, as photographs are, for want of real ones."""
+    """Make JPEG files of 500 x 375 pixels and about 80 KB, like photographs."""
     rng = np.random.default_rng(0)
     files = [folder / f"{number}.jpg" for number in range(count)]
     for file in files:
@@ -82,45 +78,36 @@ def generated_photographs(folder: Path, count: int) -> list[Path]:
     return files
 
 
-@contextmanager
-def _temporary_cache() -> Iterator[None]:
-    """Let the cache begin empty, where nobody else's is touched."""
-    before = os.environ.get("FAIRSHOT_CACHE")
-    with tempfile.TemporaryDirectory(prefix="fairshot-") as folder:
-        os.environ["FAIRSHOT_CACHE"] = folder
-        try:
-            yield
-        finally:
-            del os.environ["FAIRSHOT_CACHE"]
-            if before is not None:
-                os.environ["FAIRSHOT_CACHE"] = before
+def _timed(work: Callable[[], T]) -> tuple[T, float]:
+    began = time.perf_counter()
+    return work(), time.perf_counter() - began
 
 
-class _PlainFiles:
-    """Decodes a file whenever it is asked for, as most training code does."""
-
-    def __init__(self, files: Sequence[Path], resize: Resize) -> None:
-        self.files = files
-        self.resize = resize
-
-    def __len__(self) -> int:
-        return len(self.files)
-
-    def __getitem__(self, index: int) -> Bytes:
-        with Image.open(self.files[index]) as image:
-            rgb = image.convert("RGB")
-        height, width = self.resize.size(rgb.height, rgb.width)
-        return np.array(rgb.resize((width, height), Image.Resampling.BILINEAR))
-
-
-def _plain_loader(files: Sequence[Path], resize: Resize) -> Iterator[list[Any]]:
-    from torch import from_numpy
+def _read_plain(files: list[Path], resize: Resize, reporter: Reporter) -> int:
+    """Read files as most training code does, decoding each when it is needed; return the bytes of pixels."""
     from torch.utils.data import DataLoader
 
     loader: DataLoader[Any] = DataLoader(
-        _PlainFiles(files, resize),  # type: ignore[arg-type]  # it has all that a Dataset needs
+        files,  # type: ignore[arg-type]  # a list has all that a Dataset needs
         batch_size=BATCH,
         num_workers=joblib.cpu_count(),
-        collate_fn=lambda images: [from_numpy(image) for image in images],
+        collate_fn=partial(_decode_plain, resize=resize),
     )
-    return iter(loader)
+    size = 0
+    with reporter.track("plain DataLoader", len(files)) as advance:
+        for batch in loader:
+            size += sum(image.numel() for image in batch)
+            advance(len(batch))
+    return size
+
+
+def _decode_plain(files: list[Path], resize: Resize) -> list[Any]:
+    from torch import from_numpy
+
+    images = []
+    for file in files:
+        with Image.open(file) as image:
+            rgb = image.convert("RGB")
+        height, width = resize.size(rgb.height, rgb.width)
+        images.append(from_numpy(np.array(rgb.resize((width, height), Image.Resampling.BILINEAR))))
+    return images

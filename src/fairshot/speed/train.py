@@ -1,11 +1,14 @@
-"""How fast a base session trains, beside the plain way: PIL in workers, float32, eager."""
+"""Speed of training a base session, beside plain training: PIL in DataLoader workers, float32, eager."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import nan
+from typing import cast
 
 import numpy as np
 import torch
@@ -16,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 from torch.utils.flop_counter import FlopCounterMode
 from torchvision import transforms
 
-from fairshot.benchmarks.pictures import Bytes, Ints, Pictures
+from fairshot.benchmarks.pictures import Pictures
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.methods import build
 from fairshot.models.embedder import Embedder
@@ -27,15 +30,16 @@ from fairshot.training.loop import Objective, Trainer
 from fairshot.training.views import ViewSettings
 
 Batch = tuple[Tensor, Tensor, Tensor]  # two views of some pictures, and their labels
+WORKERS = min(8, os.cpu_count() or 1)  # of the plain DataLoader
 
 
 @dataclass(frozen=True)
-class Speed:
-    """One row of the table."""
+class TrainingSpeed:
+    """Speed of one way to train."""
 
     name: str
     images_per_second: float  # through the network, forward and backward
-    matrix_share: float  # of the measured rate of large matrix products
+    matrix_share: float  # of the floating-point operations per second of large matrix products
     seconds_per_epoch: float
     compile_seconds: float
     peak_gigabytes: float
@@ -43,24 +47,35 @@ class Speed:
 
 def measure_training(
     recipe: Recipe, fabric: Fabric, classes: int, images: int, plain_steps: int, reporter: Reporter = SILENT
-) -> list[Speed]:
-    """Time the engine and the plain way on random pictures of the recipe's size."""
+) -> list[TrainingSpeed]:
+    """Time the training of a recipe and plain training on random pictures of the recipe's size."""
     rng = np.random.default_rng(0)
-    size = recipe.model.size
-    channels = len(recipe.model.mean)
-    array = rng.integers(0, 256, (images, size, size, channels), dtype=np.uint8)
-    labels = rng.integers(0, classes, images)
+    shape = (images, recipe.model.size, recipe.model.size, len(recipe.model.mean))
+    pictures = Pictures.from_array(rng.integers(0, 256, shape, dtype=np.uint8))
+    data = LabelledPictures(pictures, rng.integers(0, classes, images))
+    views, flops = network_work(base_objective(recipe, classes, pictures.channels))
     rate = matrix_rate(fabric)
-    rows = [
-        _engine(recipe, fabric, classes, LabelledPictures(Pictures.from_array(array), labels), reporter),
-        _plain(recipe, fabric, classes, array, labels, plain_steps, reporter),
+
+    def row(name: str, train: Callable[[Objective], tuple[float, float]]) -> TrainingSpeed:
+        if fabric.device.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats(fabric.device)
+        sources, compile_seconds = train(base_objective(recipe, classes, pictures.channels))
+        peak = torch.cuda.max_memory_allocated(fabric.device) / 2**30 if fabric.device.type == "cuda" else nan
+        share = sources * views * flops / rate
+        return TrainingSpeed(name, sources * views, share, images / sources, compile_seconds, peak)
+
+    return [
+        row("fairshot", lambda objective: _train(objective, recipe, fabric, data, reporter)),
+        row(
+            f"plain: PIL in {WORKERS} workers, float32, eager",
+            lambda objective: (_train_plainly(objective, recipe, fabric, data, plain_steps, reporter), 0.0),
+        ),
     ]
-    work = _flops_per_image(recipe, classes, channels)
-    return [replace(row, matrix_share=row.images_per_second * work / rate) for row in rows]
 
 
 def matrix_rate(fabric: Fabric) -> float:
-    """Measure floating-point operations a second of a large matrix product, in the precision of training."""
+    """Measure floating-point operations per second of a large matrix product, in training precision."""
     gpu = fabric.device.type == "cuda"
     side = 8192 if gpu else 1024
     left = torch.randn(side, side, device=fabric.device, dtype=torch.bfloat16 if gpu else torch.float32)
@@ -76,65 +91,47 @@ def matrix_rate(fabric: Fabric) -> float:
 
 
 def base_objective(recipe: Recipe, classes: int, channels: int) -> Objective:
-    """Build what a recipe trains in its base session, untrained."""
+    """Build what a recipe trains in its base session."""
     torch.manual_seed(0)
-    future = classes // 2 + 1  # as many as most benchmarks have; only few methods ask
-    method = build(recipe.method_name, recipe.method, recipe.model, channels, classes, classes + future)
+    novel = classes // 2 + 1  # as many as in most benchmarks; only few methods ask
+    method = build(recipe.method_name, recipe.method, recipe.model, channels, classes, classes + novel)
     return method.objective()
 
 
-def images_per_source(objective: Objective) -> int:
-    """How many images the network sees for each source image: views, fusions and flips."""
-    first = next(module for module in _embedder(objective).modules() if isinstance(module, nn.Conv2d))
+def network_work(objective: Objective, batch: int = 4) -> tuple[float, float]:
+    """Return how many images the network sees per source image, and the operations per image it sees.
+
+    It sees views, fusions and flips; the floating-point operations are those of forward and backward.
+    """
+    embedder = cast(Embedder, objective.embedder)  # every method trains one
+    first = next(module for module in embedder.modules() if isinstance(module, nn.Conv2d))
     seen: list[int] = []
     hook = first.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
-    _one_step(objective, 4)
-    hook.remove()
-    return sum(seen) // 4
-
-
-def _embedder(objective: Objective) -> Embedder:
-    found = objective.embedder
-    assert isinstance(found, Embedder)  # every method trains one
-    return found
-
-
-def _one_step(objective: Objective, batch: int) -> None:
-    embedder = _embedder(objective)
     rows, size = batch + objective.neighbours, embedder.settings.size
     sizes = [objective.view_size(index, size) for index in range(objective.views)]
     views = [torch.rand(rows, embedder.channels, side, side) for side in sizes]
-    objective(views, torch.arange(rows) % 2, torch.rand(rows, objective.noise)).backward()
-
-
-def _flops_per_image(recipe: Recipe, classes: int, channels: int) -> float:
-    """Count the operations of forward and backward for one image of the network."""
-    objective = base_objective(recipe, classes, channels)
     with FlopCounterMode(display=False) as counter:
-        _one_step(objective, 4)
-    return float(counter.get_total_flops()) / (4 * images_per_source(objective))
+        objective(views, torch.arange(rows) % 2, torch.rand(rows, objective.noise)).backward()
+    hook.remove()
+    return sum(seen) // batch, counter.get_total_flops() / sum(seen)
 
 
-def _engine(
-    recipe: Recipe, fabric: Fabric, classes: int, data: LabelledPictures, reporter: Reporter
-) -> Speed:
-    _forget_peak(fabric)
-    objective = base_objective(recipe, classes, data.pictures.channels)
-    images = images_per_source(objective)
+def _train(
+    objective: Objective, recipe: Recipe, fabric: Fabric, data: LabelledPictures, reporter: Reporter
+) -> tuple[float, float]:
+    """Train as a run does; return source images per second and the seconds of compilation."""
     settings = recipe.training.model_copy(update={"epochs": 3, "low_resolution": None})
     trainer = Trainer(fabric, settings, recipe.views, recipe.model.size, 0, reporter=reporter)
     trainer.train(objective, data)
-    sources = trainer.history[-1]["images_per_second"]  # of the last epoch: long past compilation
-    return Speed(
-        "fairshot", sources * images, 0.0, len(data) / sources, trainer.compile_seconds, _peak(fabric)
-    )
+    # the last epoch comes after compilation
+    return trainer.history[-1]["images_per_second"], trainer.compile_seconds
 
 
 class _PlainDataset(Dataset[Batch]):
-    """Two random views of each picture through PIL, one picture at a time."""
+    """Two random views of each picture, by PIL and torchvision."""
 
-    def __init__(self, array: Bytes, labels: Ints, views: ViewSettings, size: int) -> None:
-        self.array, self.labels = array, labels
+    def __init__(self, data: LabelledPictures, views: ViewSettings, size: int) -> None:
+        self.data = data
         strengths = (views.brightness, views.contrast, views.saturation, views.hue)
         self.transform = transforms.Compose(
             [
@@ -147,48 +144,36 @@ class _PlainDataset(Dataset[Batch]):
         )
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.data)
 
     def __getitem__(self, index: int) -> Batch:
-        picture = Image.fromarray(self.array[index].squeeze())
-        return self.transform(picture), self.transform(picture), torch.tensor(self.labels[index])
+        picture = Image.fromarray(self.data.pictures[index].squeeze())
+        return self.transform(picture), self.transform(picture), torch.tensor(self.data.labels[index])
 
 
-def _plain(
+def _train_plainly(
+    objective: Objective,
     recipe: Recipe,
     fabric: Fabric,
-    classes: int,
-    array: Bytes,
-    labels: Ints,
+    data: LabelledPictures,
     steps: int,
     reporter: Reporter,
-) -> Speed:
-    """Train as most public code does: DataLoader workers, float32, no compilation."""
-    _forget_peak(fabric)
-    objective = base_objective(recipe, classes, array.shape[3])
-    images = images_per_source(objective)
-    objective.to(fabric.device)
-    workers = min(8, os.cpu_count() or 1)
-    dataset = _PlainDataset(array, labels, recipe.views, recipe.model.size)
-    batch = recipe.training.batch + objective.neighbours
-    loader = DataLoader(
-        dataset, batch, shuffle=True, drop_last=True, num_workers=workers, persistent_workers=True
-    )
-    warm = 2 * workers + 2  # what the workers had prepared before the clock started
-    seconds = _plain_steps(objective, loader, fabric, warm, steps, reporter)
-    sources = recipe.training.batch * steps / seconds
-    name = f"plain: PIL in {workers} workers, float32, eager"
-    return Speed(name, sources * images, 0.0, len(labels) / sources, 0.0, _peak(fabric))
-
-
-def _plain_steps(
-    objective: Objective, loader: DataLoader[Batch], fabric: Fabric, warm: int, steps: int, reporter: Reporter
 ) -> float:
-    """Take some steps to warm up, then others; return the seconds of these."""
+    """Train as most public code does: DataLoader workers, float32, no compilation; images per second."""
+    objective.to(fabric.device)
+    loader = DataLoader(
+        _PlainDataset(data, recipe.views, recipe.model.size),
+        recipe.training.batch + objective.neighbours,
+        shuffle=True,
+        drop_last=True,
+        num_workers=WORKERS,
+        persistent_workers=True,
+    )
+    batches = itertools.chain.from_iterable(itertools.repeat(loader))
     optimiser = torch.optim.SGD(objective.parameters(), lr=0.01, momentum=0.9)
-    began = 0.0
+    warm = 2 * WORKERS + 2  # steps whose batches the workers prepare before the time starts
     with reporter.track("plain training", warm + steps) as advance:
-        for step, (first, second, target) in zip(range(warm + steps), _endless(loader), strict=False):
+        for step, (first, second, target) in zip(range(warm + steps), batches, strict=False):
             if step == warm:
                 synchronise(fabric)
                 began = time.perf_counter()
@@ -200,21 +185,4 @@ def _plain_steps(
             optimiser.step()
             advance()
     synchronise(fabric)
-    return time.perf_counter() - began
-
-
-def _endless(loader: DataLoader[Batch]) -> Iterator[Batch]:
-    while True:
-        yield from loader
-
-
-def _forget_peak(fabric: Fabric) -> None:
-    if fabric.device.type == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats(fabric.device)
-
-
-def _peak(fabric: Fabric) -> float:
-    if fabric.device.type != "cuda":
-        return float("nan")
-    return torch.cuda.max_memory_allocated(fabric.device) / 2**30
+    return recipe.training.batch * steps / (time.perf_counter() - began)

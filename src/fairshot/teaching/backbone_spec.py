@@ -10,7 +10,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from fairshot.benchmarks.folder import load_folder
+from fairshot.benchmarks.image_folder import load_folder
 from fairshot.benchmarks.stream import Stream, StreamSettings
 from fairshot.errors import UserError
 from fairshot.methods.dual_method import Stimulation

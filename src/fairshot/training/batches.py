@@ -1,11 +1,10 @@
-"""Which pictures, labels and random numbers each step sees: a function of seed and step alone."""
+"""The pictures, labels and random numbers of each training step: a function of seed and step alone."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -16,16 +15,16 @@ from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.errors import UserError
 from fairshot.models.pixels import DevicePictures
 
-NOISE_RANGE = 2**24  # noise travels as whole numbers, which mixed precision leaves as they are
-AHEAD = 3  # steps that are prepared before their turn when pictures are streamed
+NOISE_RANGE = 2**24  # noise is passed as integers, because mixed precision would round floats
+AHEAD = 3  # steps whose pictures are prepared in advance when they are streamed
 
 
 def seed_of(*parts: int) -> int:
-    """Mix several numbers into one seed, so that neighbouring steps get unrelated random numbers."""
+    """Combine several numbers into one seed, so that neighbouring steps get unrelated random numbers."""
     return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0]) >> 1
 
 
-Order = Callable[[Ints, np.random.Generator], Ints]  # from labels to the order of an epoch
+Order = Callable[[Ints, np.random.Generator], Ints]  # labels -> the order of the images in an epoch
 
 
 def shuffled(labels: Ints, rng: np.random.Generator) -> Ints:
@@ -34,12 +33,12 @@ def shuffled(labels: Ints, rng: np.random.Generator) -> Ints:
 
 
 class Batches:
-    """The steps of a training, as one process of several sees them.
+    """The batches of a training, for one of several processes.
 
     The global batch of a step is a slice of the epoch's order, by default a permutation. A process gets
-    its share of it and the `neighbours` images that follow, wrapping around, with the noise that belongs to
-    them: nothing depends on the number of processes. Pictures that fit stay on the device; others are
-    streamed to it.
+    its slice of the global batch, the `neighbours` images that follow it (the first ones follow the last),
+    and their noise, so nothing depends on the number of processes. All pictures are kept on the device if
+    they fit there; otherwise they are streamed to it.
     """
 
     def __init__(
@@ -75,22 +74,25 @@ class Batches:
         self._order: tuple[int, Ints] | None = None
         if resident is None:
             resident = data.pictures.nbytes <= _room_on(device) / 2
-        self.source: _Source = (
-            _Resident(data.pictures, device) if resident else _Streamed(data.pictures, self, device)
-        )
+        self.resident = DevicePictures.from_pictures(data.pictures, device) if resident else None
+        if self.resident is None:
+            self.streamed = _Streamed(data.pictures, self)
+        elif device.type == "cuda":  # so that CUDA graphs do not copy the pixels
+            torch._dynamo.mark_static_address(self.resident.buffer)
 
     def __getitem__(self, step: int) -> tuple[DevicePictures, Tensor, Tensor]:
-        """Return pictures, labels (one each) and noise (a row each) of a step."""
+        """Return the pictures, the labels (N,) and the noise (N, noise_columns) of a step."""
         rows = torch.from_numpy(self.rows(step)).to(self.device, non_blocking=True)
         self.generator.manual_seed(seed_of(self.seed, 1, step))
         shape = (self.batch, self.noise_columns)
         noise = torch.randint(
             NOISE_RANGE, shape, generator=self.generator, device=self.device, dtype=torch.int32
         )
-        return self.source.pictures(step, rows), self.labels[rows], noise[self._device_slots]
+        pictures = self.resident.take(rows) if self.resident else self.streamed[step]
+        return pictures, self.labels[rows], noise[self._device_slots]
 
     def rows(self, step: int) -> Ints:
-        """Return which pictures of the data a step uses."""
+        """Return the indices of the pictures that a step uses."""
         epoch, within = divmod(step, self.steps_per_epoch)
         if self._order is None or self._order[0] != epoch:
             rng = np.random.default_rng([self.seed, 0, epoch])
@@ -98,35 +100,17 @@ class Batches:
         return self._order[1][within * self.batch + self.slots]
 
 
-class _Source(Protocol):
-    def pictures(self, step: int, rows: Tensor) -> DevicePictures: ...
-
-
-class _Resident:
-    """All pictures on the device."""
-
-    def __init__(self, pictures: Pictures, device: torch.device) -> None:
-        self.all = DevicePictures.from_pictures(pictures, device)
-        if device.type == "cuda":  # CUDA graphs then read the pixels where they lie
-            torch._dynamo.mark_static_address(self.all.buffer)
-
-    def pictures(self, step: int, rows: Tensor) -> DevicePictures:
-        del step
-        return self.all.take(rows)
-
-
 class _Streamed:
-    """Pictures read from memory-mapped files by a thread that works some steps ahead."""
+    """Pictures read from memory-mapped files by a thread, some steps in advance."""
 
-    def __init__(self, pictures: Pictures, batches: Batches, device: torch.device) -> None:
-        self.stored, self.batches, self.device = pictures, batches, device
+    def __init__(self, pictures: Pictures, batches: Batches) -> None:
+        self.stored, self.batches, self.device = pictures, batches, batches.device
         largest = int(pictures.sizes.prod(axis=1).max()) * pictures.channels
-        self.room = largest * len(batches.slots)  # every step: the compiled one sees one shape
+        self.room = largest * len(batches.slots)  # the same for each step, so that it is compiled once
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="pictures")
         self.ahead: dict[int, Future[DevicePictures]] = {}
 
-    def pictures(self, step: int, rows: Tensor) -> DevicePictures:
-        del rows
+    def __getitem__(self, step: int) -> DevicePictures:
         for coming in range(step, step + AHEAD):
             if coming not in self.ahead:
                 self.ahead[coming] = self.thread.submit(self._gather, self.batches.rows(coming))
@@ -139,16 +123,14 @@ class _Streamed:
         buffer = torch.zeros(self.room, dtype=torch.uint8, pin_memory=pinned)
         buffer[: len(chosen.buffer)] = torch.from_numpy(chosen.buffer)
         offsets, sizes = torch.from_numpy(chosen.offsets), torch.from_numpy(chosen.sizes)
-        return DevicePictures(
-            buffer.to(self.device, non_blocking=True),
-            offsets.to(self.device),
-            sizes.to(self.device),
-            chosen.channels,
+        buffer, offsets, sizes = (
+            part.to(self.device, non_blocking=True) for part in (buffer, offsets, sizes)
         )
+        return DevicePictures(buffer, offsets, sizes, chosen.channels)
 
 
 def _room_on(device: torch.device) -> int:
-    """Bytes of memory that are free on a GPU, or that a CPU has in all."""
+    """Return the bytes of free memory of a GPU, or of all memory of a CPU."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

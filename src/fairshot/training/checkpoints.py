@@ -1,9 +1,10 @@
-"""Checkpoints: safetensors beside a JSON note with its sha256; the last two good ones are kept."""
+"""Checkpoints: a safetensors file and a JSON file with its sha256; the last two are kept."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from fairshot.files import write_atomically
 from fairshot.progress import SILENT, Reporter
 
 KEPT = 2
+TIME_SHARE = 0.03  # largest share of the time that goes into writing checkpoints
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,16 @@ class Checkpoints:
     def __init__(self, folder: Path, reporter: Reporter = SILENT) -> None:
         self.folder = folder
         self.reporter = reporter
+        self.ended = time.monotonic()
+        self.took = 0.0  # unknown before the first, which is therefore due after the first step
+
+    def due(self) -> bool:
+        """Say whether so long has passed since the last one that another costs little."""
+        return time.monotonic() - self.ended > self.took / TIME_SHARE
 
     def write(self, checkpoint: Checkpoint) -> None:
-        """Write one, tensors before the note: without its note a checkpoint does not exist."""
+        """Write a checkpoint, the tensors before the JSON note: without a note it does not exist."""
+        began = time.monotonic()
         content = save({name: tensor.contiguous().cpu() for name, tensor in checkpoint.tensors.items()})
         note = {"step": checkpoint.step, "sha256": hashlib.sha256(content).hexdigest(), **checkpoint.note}
         write_atomically(self._tensors(checkpoint.step), content)
@@ -42,12 +51,14 @@ class Checkpoints:
         # A later step is there only if it is damaged, else the training had gone on from it.
         whole = [step for step in self._steps() if step <= checkpoint.step][-KEPT:]
         kept = {path for step in whole for path in (self._note(step), self._tensors(step))}
-        for path in sorted(self.folder.iterdir()):  # notes go before their tensors; leftovers of a kill too
+        for path in sorted(self.folder.iterdir()):  # notes before their tensors; also leftovers of a kill
             if path not in kept:
                 path.unlink(missing_ok=True)
+        self.ended = time.monotonic()
+        self.took = self.ended - began
 
     def read_last(self) -> Checkpoint | None:
-        """Read the newest whole checkpoint; a damaged one is named and the one before it used."""
+        """Read the newest intact checkpoint; report damaged ones."""
         for step in reversed(self._steps()):
             try:
                 return self._read(step)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from fairshot.errors import UserError
+from fairshot.errors import NoGPU, UserError
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -23,12 +23,12 @@ def choose_hardware(device: str = "auto", processes: int = 1, machines: int = 1)
     if device not in ("cpu", "cuda"):
         raise UserError(f"device: {device!r} was given; expected auto, cpu or cuda")
     if device == "cuda" and not torch.cuda.is_available():
-        raise UserError("device: cuda was asked for, but torch finds no GPU here; use --device cpu")
+        raise NoGPU
     if device == "cuda" and processes > torch.cuda.device_count():
         raise UserError(
             f"processes: {processes} asked for, but there are {torch.cuda.device_count()} GPUs here"
         )
-    from lightning_fabric import Fabric  # takes seconds to import, and what only lists methods trains none
+    from lightning_fabric import Fabric  # takes seconds to import, which only a training needs
 
     fabric = Fabric(
         accelerator=device,
@@ -42,7 +42,7 @@ def choose_hardware(device: str = "auto", processes: int = 1, machines: int = 1)
 
 
 def describe_device(fabric: Fabric) -> str:
-    """Name the processor a run used."""
+    """Return the name of the processor that a run uses."""
     if fabric.device.type == "cuda":
         return torch.cuda.get_device_name(fabric.device)
     name = platform.processor() or platform.machine()
@@ -51,21 +51,24 @@ def describe_device(fabric: Fabric) -> str:
 
 
 def synchronise(fabric: Fabric) -> None:
-    """Wait until the device has done what it was given."""
+    """Wait until the device has finished all work that was queued."""
     if fabric.device.type == "cuda":
         torch.cuda.synchronize(fabric.device)
 
 
 def share_batch_norms(module: nn.Module, fabric: Fabric) -> None:
-    """Make batch norms see the global batch when several processes share it; in place, in every phase."""
-    if fabric.world_size > 1:
-        for name, child in module.named_modules():
-            if type(child) in (nn.BatchNorm1d, nn.BatchNorm2d):
-                child.__class__ = SharedBatchNorm  # the same weights and running means, another forward
-            elif isinstance(child, nn.modules.batchnorm._BatchNorm) and type(child) is not SharedBatchNorm:
-                raise UserError(
-                    f"processes: the batch norm {name} ({type(child).__name__}) cannot be shared; use one"
-                )
+    """Make batch norms see the global batch when several processes share it; in place."""
+    if fabric.world_size == 1:
+        return
+    shared = nn.SyncBatchNorm if fabric.device.type == "cuda" else SharedBatchNorm
+    for name, child in module.named_modules():
+        if type(child) in (nn.BatchNorm1d, nn.BatchNorm2d):
+            child.__class__ = shared  # the same weights and running means, another `forward`
+            child.process_group = None  # which SyncBatchNorm reads: all processes
+        elif isinstance(child, nn.modules.batchnorm._BatchNorm) and type(child) is not shared:
+            raise UserError(
+                f"processes: the batch norm {name} ({type(child).__name__}) cannot be shared; use one"
+            )
 
 
 def rank_and_processes() -> tuple[int, int]:
@@ -76,7 +79,7 @@ def rank_and_processes() -> tuple[int, int]:
 
 
 def from_all_processes(values: Tensor) -> Tensor:
-    """Put together what every process holds, without gradient; alone, a process has all there is."""
+    """Concatenate the values of all processes, without gradient."""
     _, processes = rank_and_processes()
     if processes == 1:
         return values.detach()
@@ -86,10 +89,10 @@ def from_all_processes(values: Tensor) -> Tensor:
 
 
 def gather_with_grad(features: Tensor) -> Tensor:
-    """Put together the features (N, d) of every process, with gradient.
+    """Concatenate the features (N, d) of all processes, with gradient.
 
-    A loss of all of them has in every process the same value, and after the gradients are averaged the same
-    gradient as in one process alone.
+    A loss of all features has the same value in every process and, after the gradients are averaged, the same
+    gradient as in a single process.
     """
     rank, processes = rank_and_processes()
     if processes == 1:
@@ -99,13 +102,18 @@ def gather_with_grad(features: Tensor) -> Tensor:
 
 
 def rank_slice(values: Tensor) -> Tensor:
-    """Return those rows of a global batch that this process works on."""
+    """Return the rows of a global batch that this process works on."""
     rank, processes = rank_and_processes()
     return values.chunk(processes)[rank]
 
 
 class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
-    """Batch norm over the batches of all processes (torch's own needs a GPU)."""
+    """Batch norm over the batches of all processes on CPUs, where torch's SyncBatchNorm does not work."""
+
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+    momentum: float
 
     def _check_input_dim(self, images: Tensor) -> None:
         del images
@@ -117,30 +125,21 @@ class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
         over = [0, *range(2, images.dim())]
         shape = [1, -1, *[1] * (images.dim() - 2)]
         count = images.numel() // images.shape[1] * torch.distributed.get_world_size()
-        mean = _over_processes(images.to(self.weight.dtype).sum(over)) / count
+        mean = _over_processes(images.sum(over)) / count
         centred = images - mean.view(shape)
-        variance = _over_processes(centred.to(self.weight.dtype).square().sum(over)) / count
-        self._move_running(mean.detach(), variance.detach() * count / (count - 1))
-        normal = centred * (variance + self.eps).rsqrt().view(shape)
-        scaled: Tensor = normal * self.weight.view(shape) + self.bias.view(shape)
-        return scaled.to(images.dtype)
-
-    def _move_running(self, mean: Tensor, variance: Tensor) -> None:
-        assert self.running_mean is not None
-        assert self.running_var is not None
-        assert self.num_batches_tracked is not None
-        assert self.momentum is not None
+        variance = _over_processes(centred.square().sum(over)) / count
         self.num_batches_tracked += 1
-        self.running_mean.lerp_(mean, self.momentum)
-        self.running_var.lerp_(variance, self.momentum)
+        self.running_mean.lerp_(mean.detach(), self.momentum)
+        self.running_var.lerp_(variance.detach() * count / (count - 1), self.momentum)
+        normal = centred * (variance + self.eps).rsqrt().view(shape)
+        return normal * self.weight.view(shape) + self.bias.view(shape)
 
 
 class _SumOverProcesses(torch.autograd.Function):
-    """A sum over the processes whose gradient is summed over them too."""
+    """A sum over the processes. Every process uses the sum, so its gradient is summed over them too."""
 
     @staticmethod
     def forward(context: Any, values: Tensor) -> Tensor:
-        """Add up what every process holds."""
         del context
         total = values.clone()
         torch.distributed.all_reduce(total)
@@ -148,11 +147,7 @@ class _SumOverProcesses(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> Tensor:
-        """Add up the gradients: every process used the sum."""
-        del context
-        total = gradient.clone()
-        torch.distributed.all_reduce(total)
-        return total
+        return _SumOverProcesses.forward(context, gradient)
 
 
 def _over_processes(values: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Ctrl-C and termination as a question asked between two steps, so that nothing is torn apart."""
+"""Ctrl-C and termination signals, noted when they come and obeyed between two steps."""
 
 from __future__ import annotations
 

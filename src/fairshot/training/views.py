@@ -1,7 +1,7 @@
-"""Random views of pictures, batched on the device, as torchvision defines them.
+"""Random views of pictures, for a batch at once on the device, as torchvision defines them.
 
-Every random choice is a column of uniform noise given from outside, so a step is a pure function of its
-inputs: it can be compiled, resumed and split over processes without touching a generator.
+All random choices are made from columns of uniform noise that are given, so a step is a pure function of its
+inputs: it can be compiled, resumed and divided among processes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOISE_COLUMNS = 2 * CROP_TRIES + 10  # crops, position (2), flip, rotation, jitt
 
 
 class ViewSettings(Settings):
-    """How far a random view may stray from its picture."""
+    """How random views are drawn from a picture."""
 
     crop_area: PositiveRange = Field(
         (0.2, 1.0),
@@ -71,9 +71,9 @@ def random_view(pictures: DevicePictures, noise: Tensor, settings: ViewSettings,
 def random_boxes(sizes: Tensor, noise: Tensor, settings: ViewSettings) -> Tensor:
     """Draw boxes (top, left, height, width): by torchvision's rule for random resized crops, or continuous.
 
-    By torchvision's rule the first of CROP_TRIES candidates that fits is taken, else the largest central box
-    of allowed ratio. Where views may reach beyond the picture every candidate fits, and positions are not
-    whole pixels. Continuous boxes are never drawn again nor rounded.
+    torchvision's rule takes the first of CROP_TRIES candidates that fits, else the largest central box of an
+    allowed ratio. If views may reach beyond the picture, every candidate fits, and positions are not rounded
+    to pixels. Continuous boxes use the first candidate and are not rounded at all.
     """
     height, width = sizes[:, :1].to(noise.dtype), sizes[:, 1:].to(noise.dtype)
     (smallest, largest), (narrow, wide) = settings.crop_area, settings.crop_ratio
@@ -81,19 +81,19 @@ def random_boxes(sizes: Tensor, noise: Tensor, settings: ViewSettings) -> Tensor
     ratio = torch.exp(
         math.log(narrow) + (math.log(wide) - math.log(narrow)) * noise[:, CROP_TRIES : 2 * CROP_TRIES]
     )
-    tall, broad, place = (area / ratio).sqrt(), (area * ratio).sqrt(), noise[:, 2 * CROP_TRIES :]
+    tall, broad, position = (area / ratio).sqrt(), (area * ratio).sqrt(), noise[:, 2 * CROP_TRIES :]
     if settings.crop_rule == "continuous":  # one candidate, each side cut down to the picture
         sides = torch.cat([tall[:, :1].minimum(height), broad[:, :1].minimum(width)], dim=1)
-        return torch.cat([place * (torch.cat([height, width], dim=1) - sides), sides], dim=1)
+        return torch.cat([position * (torch.cat([height, width], dim=1) - sides), sides], dim=1)
     tall, broad = tall.round().clamp(min=1), broad.round().clamp(min=1)
     if largest > 1:
-        corner = place * (torch.cat([height, width], 1) - torch.cat([tall[:, :1], broad[:, :1]], 1))
+        corner = position * (torch.cat([height, width], 1) - torch.cat([tall[:, :1], broad[:, :1]], 1))
         return torch.cat([corner, tall[:, :1], broad[:, :1]], dim=1)
     fits = (tall <= height) & (broad <= width)
     first = fits.to(torch.int8).argmax(dim=1, keepdim=True)
     chosen = torch.cat([tall.gather(1, first), broad.gather(1, first)], dim=1)
     free = torch.cat([height, width], dim=1) - chosen
-    drawn = torch.cat([(place * (free + 1)).floor().minimum(free), chosen], dim=1)
+    drawn = torch.cat([(position * (free + 1)).floor().minimum(free), chosen], dim=1)
     return torch.where(fits.any(dim=1, keepdim=True), drawn, _central_boxes(height, width, narrow, wide))
 
 
@@ -104,9 +104,9 @@ def _central_boxes(height: Tensor, width: Tensor, narrow: float, wide: float) ->
 
 
 def jitter(images: Tensor, noise: Tensor, settings: ViewSettings) -> Tensor:
-    """Jitter brightness, contrast, saturation and hue by factors from four columns of noise.
+    """Jitter brightness, contrast, saturation and hue by four columns of noise.
 
-    torchvision draws the order of the four anew for each picture; here the order is fixed.
+    torchvision draws the order of the four for each picture; here the order is fixed.
     """
     factors = 2 * noise - 1
     brightness, contrast, saturation, hue = factors.unbind(1)
@@ -123,7 +123,7 @@ def jitter(images: Tensor, noise: Tensor, settings: ViewSettings) -> Tensor:
 
 
 def to_grey(images: Tensor) -> Tensor:
-    """Return the luma of colour images in every channel; grey images as they are."""
+    """Return the luma of colour images in every channel; grey images are returned as they are."""
     if images.shape[1] != 3:
         return images
     red, green, blue = images.unbind(1)
@@ -131,7 +131,7 @@ def to_grey(images: Tensor) -> Tensor:
 
 
 def shift_hue(images: Tensor, shift: Tensor) -> Tensor:
-    """Turn the hue of RGB images by `shift` (in turns), keeping saturation and value."""
+    """Shift the hue of RGB images by `shift` (in turns), keeping saturation and value."""
     red, green, blue = images.unbind(1)
     value, lowest = images.amax(dim=1), images.amin(dim=1)
     chroma = value - lowest

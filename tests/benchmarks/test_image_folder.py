@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from fairshot.benchmarks.folder import Split, draw_split, load_folder, replay_folder
+from fairshot.benchmarks.image_folder import Split, TooFewImages, draw_split, load_folder, replay_folder
 from fairshot.benchmarks.stream import Stream, StreamSettings
 from fairshot.errors import UserError
 
@@ -85,8 +85,9 @@ def test_near_empty_classes_are_refused_with_a_list(photos):
     (photos / "empty").mkdir()
     for i in range(5):
         _photo(photos / "few" / f"{i}.png", 9, i)
-    with pytest.raises(UserError, match=r"empty \(0\), few \(5\); each class needs at least 6"):
+    with pytest.raises(TooFewImages, match=r"empty \(0\), few \(5\); each class needs at least 6") as problem:
         load_folder(photos, DEFAULTS, seed=0)
+    assert (problem.value.images, problem.value.shots) == ({"empty": 0, "few": 5}, 5)
     (photos / "empty").rmdir()
     load_folder(photos, StreamSettings(shots=4), seed=0)
 
@@ -125,11 +126,11 @@ def test_every_split_keeps_the_rules(counts, seed, shot_seed):
     assert len(split.classes) == len(counts) == split.base_classes + split.way * split.sessions
     assert split.base_classes >= max(0.6 * len(counts), 2)
     assert split.sessions >= 1
-    for place, each in enumerate(split.classes):
+    for label, each in enumerate(split.classes):
         assert not set(each.train) & set(each.test)
         assert {*each.train, *each.test} <= set(files[each.name])
         assert len(each.test) >= 1
-        if place < split.base_classes:
+        if label < split.base_classes:
             assert len(each.train) + len(each.test) == len(files[each.name])
             assert len(each.train) >= 5
         else:

@@ -1,4 +1,4 @@
-"""Own data: a folder of photographs, one folder a class, becomes a stream by a split drawn once and kept."""
+"""Own photographs, in one folder per class, as a stream: the split is drawn once and written to a file."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from fairshot.benchmarks.cache import Resize, cached_pictures
 from fairshot.benchmarks.images import is_image_name
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.benchmarks.stream import (
-    Benchmark,
     LabelledPictures,
     Protocol,
+    Session,
     Stream,
     StreamSettings,
-    build_stream,
     resolve_protocol,
 )
 from fairshot.errors import UserError
@@ -26,10 +25,22 @@ from fairshot.files import write_atomically
 from fairshot.progress import SILENT, Reporter
 
 FILE_NAME = "split.json"
-RESIZE = Resize(256, enlarge=False)  # larger photographs are made smaller, smaller ones kept as they are
+RESIZE = Resize(256, enlarge=False)
 TEST_SHARE = 0.2  # of the images of each class
-SHOTS, WAY, BASE_SHARE = 5, 5, 0.6  # unless settings say otherwise
+SHOTS, WAY, BASE_SHARE = 5, 5, 0.6  # by default
 FEWEST_CLASSES = 3
+
+
+class TooFewImages(UserError):
+    """Some classes have too few readable images for their shots and a test image."""
+
+    def __init__(self, images: dict[str, int], shots: int) -> None:
+        self.images, self.shots = images, shots
+        few = ", ".join(f"{name} ({count})" for name, count in images.items())
+        super().__init__(
+            f"these classes have too few usable images: {few}; each class needs at least {shots + 1}, "
+            f"{shots} shots (benchmark.shots) and one to test: add images or remove the folder"
+        )
 
 
 class ClassSplit(BaseModel):
@@ -43,7 +54,7 @@ class ClassSplit(BaseModel):
 
 
 class Split(BaseModel):
-    """Which classes and images each session shows: everything needed to see the same stream again."""
+    """The classes and images of each session, from which the same stream is made again."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -54,11 +65,11 @@ class Split(BaseModel):
     sessions: int
     classes: tuple[ClassSplit, ...]  # in the order of the stream
     skipped: dict[str, str]  # files that are not used, and why
-    pictures: str = ""  # a digest of what the folder held, which tells it from others of the same name
-    photos: str | None = None  # the folder they lay in when the split was last used
+    pictures: str = ""  # digest of the folder's content, to tell it from others of the same name
+    photos: str | None = None  # the folder of the photographs when the split was last used
 
     def lying_in(self, photos: Path) -> Self:
-        """Return this split of images that lie in a folder."""
+        """Return this split with the folder in which its images lie."""
         return self.model_copy(update={"photos": str(photos.resolve())})
 
     def write(self, folder: Path) -> None:
@@ -75,13 +86,13 @@ class Split(BaseModel):
             raise UserError(f"{path} is not a split this version can read: {problem}") from problem
 
     def check(self, settings: StreamSettings) -> None:
-        """Refuse settings that ask for other sessions than the split has."""
+        """Refuse settings that ask for other sessions than those of the split."""
         for name in ("base_classes", "way", "shots", "sessions"):
             asked, drawn = getattr(settings, name), getattr(self, name)
             if asked not in (None, drawn):
                 raise UserError(
                     f"benchmark.{name}: {asked} was asked for, but the split that is used again has {drawn}; "
-                    "leave the key out, or draw a new split"
+                    "leave out the key, or draw a new split"
                 )
 
     def summary(self) -> list[str]:
@@ -109,7 +120,7 @@ def load_folder(
     resize: Resize = RESIZE,
 ) -> tuple[Stream, Split]:
     """Draw a split of `photos/<class>/*` by seed, and return its stream; unreadable files are skipped."""
-    by_class, skipped = _survey(photos)
+    by_class, skipped = _list_files(photos)
     files = [file for each in by_class.values() for file in each]
     cached = cached_pictures([photos / file for file in files], resize, reporter=reporter)
     skipped |= {files[index]: reason for index, reason in cached.unreadable.items()}
@@ -120,7 +131,7 @@ def load_folder(
 
 
 def replay_folder(photos: Path, split: Split, reporter: Reporter = SILENT, resize: Resize = RESIZE) -> Stream:
-    """Return the stream of a split that was drawn earlier; the folder must still hold its images."""
+    """Return the stream of a split that was drawn earlier; its images must still be in the folder."""
     files = [file for each in split.classes for file in (*each.train, *each.test)]
     cached = cached_pictures([photos / file for file in files], resize, reporter=reporter)
     for index, reason in cached.unreadable.items():
@@ -131,8 +142,8 @@ def replay_folder(photos: Path, split: Split, reporter: Reporter = SILENT, resiz
     return _stream(photos, split, files, cached.pictures)
 
 
-def _survey(photos: Path) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """List the image files of each class, and the files that are none."""
+def _list_files(photos: Path) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """Return the image files of each class, and the other files with the reason why they are skipped."""
     if not photos.is_dir():
         raise UserError(f"{photos} is not a folder; images are expected as {photos}/<class>/*.jpg")
     by_class: dict[str, list[str]] = {}
@@ -149,13 +160,13 @@ def _survey(photos: Path) -> tuple[dict[str, list[str]], dict[str, str]]:
     if len(by_class) < FEWEST_CLASSES:
         raise UserError(
             f"{photos} has {len(by_class)} class folders; at least {FEWEST_CLASSES} are needed, two base "
-            f"classes and one to add, with images as {photos}/<class>/*.jpg"
+            f"classes and one incremental, with images as {photos}/<class>/*.jpg"
         )
     return by_class, skipped
 
 
 def _digest(photos: Path, usable: dict[str, list[str]]) -> str:
-    """Tell a folder by the names and lengths of its pictures, wherever it lies, without reading them."""
+    """Return a digest of the names and sizes of the images, without reading them."""
     files = [file for each in usable.values() for file in each]
     listing = "".join(f"{file}|{(photos / file).stat().st_size}\n" for file in files)
     return hashlib.sha256(listing.encode(errors="surrogateescape")).hexdigest()
@@ -164,19 +175,21 @@ def _digest(photos: Path, usable: dict[str, list[str]]) -> str:
 def draw_split(
     by_class: dict[str, list[str]], settings: StreamSettings, seed: int, skipped: dict[str, str]
 ) -> Split:
-    """Draw which classes and images each session shows, from the usable files of each class."""
+    """Draw the classes and images of each session from the usable files of each class."""
     names = sorted(by_class)
     protocol = resolve_protocol("the folder", len(names), _usual_protocol(len(names)), settings)
-    _refuse_near_empty(by_class, protocol.shots)
+    few = {name: len(by_class[name]) for name in names if len(by_class[name]) <= protocol.shots}
+    if few:
+        raise TooFewImages(few, protocol.shots)
     order_seed = seed if settings.class_order_seed is None else settings.class_order_seed
     order = np.random.default_rng(order_seed).permutation(len(names))
     classes = []
-    for place, index in enumerate(order[: protocol.base_classes + protocol.way * protocol.sessions]):
+    for label, index in enumerate(order[: protocol.base_classes + protocol.way * protocol.sessions]):
         name = names[index]
         files = np.random.default_rng([seed, index]).permutation(sorted(by_class[name])).tolist()
         tests = min(max(round(TEST_SHARE * len(files)), 1), len(files) - protocol.shots)
         test, train = files[:tests], files[tests:]
-        if place >= protocol.base_classes:
+        if label >= protocol.base_classes:
             shot_seed = seed if settings.shot_seed is None else settings.shot_seed
             train = np.random.default_rng([shot_seed, index]).permutation(train).tolist()[: protocol.shots]
         classes.append(ClassSplit(name=name, train=tuple(train), test=tuple(test)))
@@ -192,44 +205,25 @@ def draw_split(
 
 
 def _usual_protocol(classes: int) -> Protocol:
-    """Return a protocol for so many classes: 60 % or more are base classes, the others come evenly."""
+    """Return the default protocol: 60 % or more are base classes, the others are divided evenly."""
     left = max(int(classes * (1 - BASE_SHARE)), 1)
     way = min(WAY, max(left // 2, 1))
     sessions = left // way
     return Protocol(base_classes=classes - way * sessions, way=way, shots=SHOTS, sessions=sessions)
 
 
-def _refuse_near_empty(by_class: dict[str, list[str]], shots: int) -> None:
-    few = [f"{name} ({len(files)})" for name, files in sorted(by_class.items()) if len(files) <= shots]
-    if few:
-        raise UserError(
-            f"these classes have too few usable images: {', '.join(few)}; each class needs at least "
-            f"{shots + 1}, {shots} shots (benchmark.shots) and one to test: add images or remove the folder; "
-            "to teach classes from all images there are, without a test, use fairshot new and fairshot teach"
-        )
-
-
 def _stream(photos: Path, split: Split, files: list[str], pictures: Pictures) -> Stream:
-    """Make the stream of a split, whose classes stand in the order they appear."""
+    """Make the stream of a split from the pictures of its files."""
     position = {file: index for index, file in enumerate(files)}
 
-    def labelled(each_class: list[tuple[str, ...]]) -> LabelledPictures:
-        index = [position[file] for names in each_class for file in names]
-        labels = np.repeat(np.arange(len(each_class)), [len(names) for names in each_class])
-        return LabelledPictures(pictures.take(index), labels)
+    def labelled(ids: range, files_of: list[tuple[str, ...]]) -> LabelledPictures:
+        index = [position[file] for files in files_of for file in files]
+        return LabelledPictures(pictures.take(index), np.repeat(ids, [len(files) for files in files_of]))
 
-    train = labelled([each.train for each in split.classes])
-    return build_stream(
-        Benchmark(
-            name=photos.resolve().name,
-            class_names=tuple(each.name for each in split.classes),
-            train=train,
-            test=labelled([each.test for each in split.classes]),
-            protocol=Protocol(split.base_classes, split.way, split.shots, split.sessions),
-            listed_shots={
-                label: np.flatnonzero(train.labels == label)
-                for label in range(split.base_classes, len(split.classes))
-            },
-        ),
-        StreamSettings(),
-    )
+    sessions, first = [], 0
+    for count in (split.base_classes, *[split.way] * split.sessions):
+        ids, classes = range(first, first + count), split.classes[first : first + count]
+        train = labelled(ids, [each.train for each in classes])
+        sessions.append(Session(tuple(ids), train, labelled(ids, [each.test for each in classes])))
+        first += count
+    return Stream(photos.resolve().name, tuple(each.name for each in split.classes), tuple(sessions))
