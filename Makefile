@@ -1,5 +1,5 @@
 # make demo    NCM beside SSS on the embedded benchmark, figures under runs/
-# make test    formatting, linting, types, import directions, tests
+# make test    formatting, linting, types, import directions, tests; JOBS=4 runs the tests in four processes
 # make install the environment alone, with all extras: to serve, to export, to compare on a cluster
 # make format  the code in the form that `make test` asks for
 # make clean   remove the environment and the caches of the tools; runs/ is your work, and stays
@@ -9,6 +9,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 EXTRAS := dev,serve,export,cluster
 PYTHON ?= python3
+JOBS   ?= 2
 
 # The environment is rebuilt when the dependencies change, not when a version or a lint rule does.
 WANTED := $(shell $(PYTHON) -c "import hashlib, json, tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
@@ -45,12 +46,13 @@ demo: $(or $(wildcard $(STAMP)),$(CORE))
 	@echo "  fairshot report runs/demo                         # the demo as a page"
 	@echo "  fairshot new my-store --from runs/demo/sss-seed0  # a store to teach: docs/teaching.md"
 
+# A file's tests share fixtures, so that a file stays in one process; each process has one core for itself.
 test: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(JOBS) --dist loadfile
 
 format: install
 	$(BIN)/ruff format .

@@ -28,13 +28,12 @@ REMOVED = {  # with the one value that every run had
     "training": {"nesterov": True},
     "method of SSS": {"margin": 0.0, "label_smoothing": 0.0, "sr_batch_norm": False},
 }
-IN_TEXT = [  # commands and settings as pages and logs print them; `way` alone is also the N of N-way
-    (rf"\bway=(?={DECISIONS})", "decision="),
-    (r"\bown_share=", "class_covariance_share="),
-    (r"\blooked_through=", "nearest_virtual="),
-    (r"\blow_size=", "low_resolution="),
-    (r"\blow_share=", "low_resolution_share="),
-]
+ANYWHERE = {  # names that mean the setting wherever they stand; `way` is also the N of N-way
+    "own_share": "class_covariance_share",
+    "looked_through": "nearest_virtual",
+    "low_size": "low_resolution",
+    "low_share": "low_resolution_share",
+}
 
 
 def migrate_section(title: str, section: dict[str, Any]) -> dict[str, Any]:
@@ -81,10 +80,9 @@ def migrate_json(value: Any) -> Any:
 
 
 def migrate_text(text: str) -> str:
-    """Return a page or a log with settings in present names."""
-    for old, new in IN_TEXT:
-        text = re.sub(old, new, text)
-    return text
+    """Return a page, a log or a command with settings in present names: key=value."""
+    text = re.sub(rf"\bway=(?={DECISIONS})", "decision=", text)
+    return re.sub(rf"\b({'|'.join(ANYWHERE)})(?==)", lambda found: ANYWHERE[found[0]], text)
 
 
 def rewrite_yaml(before: str) -> str:
@@ -94,7 +92,10 @@ def rewrite_yaml(before: str) -> str:
 
 def rewrite_json(before: str) -> str:
     """Return JSON in present names, with the spaces that the file has."""
+    before = re.sub(rf"(?<=\")({'|'.join(ANYWHERE)})(?=\")", lambda found: ANYWHERE[found[0]], before)
     values, end = json.loads(before), before[len(before.rstrip("\n")) :]
+    if migrate_json(values) == values:
+        return before
     for spaces in ({}, {"separators": (",", ":")}, {"indent": 1}):
         if json.dumps(values, **spaces) + end == before:
             return json.dumps(migrate_json(values), **spaces) + end

@@ -63,6 +63,117 @@ class TrainingStopped(Exception):
     """The training stopped early, by a signal or a time limit; its checkpoint lets it go on."""
 
 
+@dataclass(eq=False)
+class NoRun(UserError):
+    """A folder is not that of a run, or the run has not come as far as it must have."""
+
+    folder: Path
+    missing: str  # the file that is not there
+
+    def __str__(self) -> str:
+        return f"{self.folder} holds no {self.missing}: it is no run, or the run is not finished"
+
+
+@dataclass(eq=False)
+class FolderUnusable(UserError):
+    """The folder of a run cannot be made or written to now."""
+
+    folder: Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.folder} {self.reason}"
+
+
+@dataclass(eq=False)
+class FolderOccupied(UserError):
+    """A folder holds other work than what is to be done in it."""
+
+    folder: Path
+    content: str
+
+    def __str__(self) -> str:
+        return f"{self.folder} holds {self.content}"
+
+
+@dataclass(eq=False)
+class CodeChanged(UserError):
+    """The file of a method is no longer what began a run."""
+
+    file: Path
+    run: Path
+
+    def __str__(self) -> str:
+        return f"{self.file} has changed since the run in {self.run} began, which keeps a copy"
+
+
+@dataclass(eq=False)
+class OtherTraining(UserError):
+    """A base session comes from settings that differ in more than the decision."""
+
+    run: Path
+    differences: str
+
+    def __str__(self) -> str:
+        return (
+            f"the base session of {self.run} comes from another recipe: {self.differences}; only settings of "
+            "the decision may differ"
+        )
+
+
+@dataclass(eq=False)
+class OtherImages(UserError):
+    """A base session was on other images than those that were found."""
+
+    run: Path
+    difference: str
+
+    def __str__(self) -> str:
+        return f"the base session of {self.run} was on other images than those found here: {self.difference}"
+
+
+@dataclass(eq=False)
+class PicturesNotFound(UserError):
+    """Own pictures are needed, and it is not known where they are."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+@dataclass(eq=False)
+class PseudoNovelUnfit(UserError):
+    """So many base classes cannot play novel ones."""
+
+    novel: int
+    way: int
+    base_classes: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.novel} pseudo-novel classes in sessions of {self.way} cannot be taken from "
+            f"{self.base_classes} base classes; expected fewer than these, and a multiple of {self.way}: as "
+            "many classes as a session brings"
+        )
+
+
+@dataclass(eq=False)
+class HeldOutUnfit(UserError):
+    """A class has too few training images to hold some of them out."""
+
+    class_name: str
+    images: int
+    held_out: int
+    needed: int  # to learn from
+
+    def __str__(self) -> str:
+        return (
+            f"class {self.class_name!r} has {self.images} training images, too few to hold out "
+            f"{self.held_out} and learn from {self.needed}"
+        )
+
+
 class NoGPU(UserError):
     """A GPU was asked for, and there is none."""
 

@@ -5,14 +5,54 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from fairshot.errors import UserError
 
 
 class Advance(Protocol):
     """Reports that more units of work are done, with a short note (loss, images/s)."""
 
     def __call__(self, units: int = 1, note: str = "") -> None: ...
+
+
+class Notice:
+    """Something to say for which a listener may know a remedy; a subclass keeps what it is about."""
+
+
+@dataclass(frozen=True)
+class RunFinished(Notice):
+    """A run was finished by an earlier call."""
+
+    folder: Path
+    trial: bool = False  # whether it is part of a study, and not run by itself
+
+    def __str__(self) -> str:
+        return f"{self.folder} is finished already"
+
+
+@dataclass(frozen=True)
+class RunRefused(Notice):
+    """One of several runs cannot be run."""
+
+    title: str
+    problem: UserError
+
+    def __str__(self) -> str:
+        return f"{self.title}: {self.problem}"
+
+
+@dataclass(frozen=True)
+class SlowTraining(Notice):
+    """A network that was meant for a GPU is trained without one."""
+
+    backbone: str
+    size: int  # pixels a side
+
+    def __str__(self) -> str:
+        return f"{self.backbone} at {self.size} pixels is very slow to train on a CPU"
 
 
 class Reporter:
@@ -28,9 +68,14 @@ class Reporter:
         del what, total, done
         yield ignore
 
-    def say(self, text: str) -> None:
+    def say(self, text: str | Notice) -> None:
         """Report one line of text."""
         del text
+
+    def of_run(self, title: str, log: Path) -> Reporter:
+        """Return the reporter of one of several runs, which keeps the log of that run."""
+        del title
+        return LogReporter(log)
 
 
 SILENT = Reporter()
@@ -62,9 +107,9 @@ class LogReporter(Reporter):
         yield advance
         self.record(f"{what}: done in {time.monotonic() - began:.1f} s")
 
-    def say(self, text: str) -> None:
+    def say(self, text: str | Notice) -> None:
         """Log one line."""
-        self.record(text)
+        self.record(str(text))
 
     def record(self, text: str) -> None:
         """Write one line with the time."""

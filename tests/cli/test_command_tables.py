@@ -12,17 +12,12 @@ from fairshot.speed import mixtures, train
 from fairshot.teaching import measure
 
 TRAINING = [
-    train.Speed("fairshot", 123_456.0, 0.413, 0.24, 123.0, 120.3),
-    train.Speed("plain: PIL in 16 workers, float32, eager", 897.0, 0.01, 33.6, 0.0, math.nan),
+    train.TrainingSpeed("fairshot", 123_456.0, 0.413, 0.24, 123.0, 120.3),
+    train.TrainingSpeed("plain: PIL in 16 workers, float32, eager", 897.0, 0.01, 33.6, 0.0, math.nan),
 ]
-PICTURES = [
-    pictures.Speed("open and verify the cache", 600, 0.0005),
-    pictures.Speed("PIL DataLoader", 600, 2.0),
-]
+PICTURES = pictures.DataSpeed(600, 600, 900.0, 1_200_000.0, 5_000.0, 300.0)
 STORE = [measure.Timing("predict one photo among 100,000 classes", 0.1234, 12.5, 0.1)]
-MIXTURES = [
-    mixtures.MixtureSpeed("novel classes, g~", 240, 12.34, 1234.56, 12.34, 1234.56, 1200.0, 1e-06, 1e-7)
-]
+MIXTURES = [mixtures.MixtureSpeed("novel classes, g~", 240, 12.34, 1234.56, 12.34, 1234.56, 1e-06)]
 
 
 @pytest.fixture

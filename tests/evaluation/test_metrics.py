@@ -9,11 +9,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairshot.evaluation.confusion import confusion_matrix
-from fairshot.evaluation.metrics import metrics_from_confusions
+from fairshot.evaluation.metrics import confusion_matrix, metrics_from_confusions
 
 PUBLISHED = yaml.safe_load(
-    importlib.resources.files("fairshot.reporting").joinpath("data/published.yaml").read_text()
+    importlib.resources.files("fairshot.studies").joinpath("data/published.yaml").read_text()
 )
 
 
@@ -111,9 +110,9 @@ def test_metrics_follow_appendix_a(seed, sizes):
 def test_confusion_matrix_counts_pairs_and_refuses_unknown_classes():
     got = confusion_matrix(np.array([0, 1, 1, 2]), np.array([0, 2, 2, 1]), 3)
     assert got.tolist() == [[1, 0, 0], [0, 0, 2], [0, 1, 0]]
-    with pytest.raises(ValueError, match=r"answers lie in 0 \.\. 3"):
+    with pytest.raises(ValueError, match=r"answers are in 0 \.\. 3"):
         confusion_matrix(np.array([0, 1]), np.array([0, 3]), 3)
-    with pytest.raises(ValueError, match="labels lie in -1"):
+    with pytest.raises(ValueError, match="labels are in -1"):
         confusion_matrix(np.array([-1, 1]), np.array([0, 1]), 3)
 
 

@@ -12,11 +12,11 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from fairshot.errors import UserError
+from fairshot.errors import PicturesNotFound
 from fairshot.evaluation.experiment import RunOptions, load_pictures
 from fairshot.evaluation.result import Result
 from fairshot.recipes import load_recipe
-from fairshot.teaching import Store, from_run
+from fairshot.teaching import Store
 from fairshot.training.hardware import choose_hardware
 from support.commands import fairshot
 
@@ -117,7 +117,8 @@ def test_settings_and_gates_are_chosen_on_own_pictures_too(photos, tmp_path):
     photos.rename(tmp_path / "moved")
     blind = fairshot(tmp_path, "tradeoff", "one", "--device", "cpu")
     assert blind.process.exitcode == 2
-    assert f"the pictures of one lay in {photos}; say where they lie now with --data" in blind.stderr
+    assert f"the pictures of one were in {photos}" in blind.stderr
+    assert "with --data" in blind.stderr
     drawn = fairshot(tmp_path, "tradeoff", "one", "--data", "moved", "--draws", "1", "--device", "cpu")
     assert drawn.process.exitcode == 0, drawn.stderr
     assert json.loads((tmp_path / "one" / "tradeoff.json").read_text())["rules"]
@@ -126,7 +127,7 @@ def test_settings_and_gates_are_chosen_on_own_pictures_too(photos, tmp_path):
     assert gated.process.exitcode == 0, gated.stderr
     assert Result.read(tmp_path / "one-gate").class_names == Result.read(tmp_path / "one").class_names
     (tmp_path / "moved").rename(photos)
-    poisoned = fairshot(tmp_path, "poison", "one", "--device", "cpu")  # which remembers where they lie
+    poisoned = fairshot(tmp_path, "poison", "one", "--device", "cpu")  # which remembers where they are
     assert poisoned.process.exitcode == 0, poisoned.stderr
     assert re.search(r"^noise +10 +\d+\.\d\d ", poisoned.stdout, re.MULTILINE)
     assert max(map(len, poisoned.stdout.splitlines())) <= 80
@@ -136,22 +137,14 @@ def test_settings_and_gates_are_chosen_on_own_pictures_too(photos, tmp_path):
     assert left == {"checkpoints", "log.txt", "recipe.yaml", "split.json"}  # and no gate of the old network
 
 
-def test_a_store_is_made_of_a_training_whose_run_has_a_gate(photos, tmp_path):
+def test_a_store_is_made_of_a_run_that_has_a_gate(photos, tmp_path):
     gate = ["--set", "method.gate=constant", "--set", "method.resistance=false"]
     ran = fairshot(tmp_path, "run", "--data", "photos", "--out", "one", *gate, *TINY)
     assert ran.process.exitcode == 0, ran.stderr
-    new = ["new", "shop", "--from"]
-    refused = fairshot(tmp_path, *new, "one")
-    assert refused.process.exitcode == 2
-    advice = refused.stderr[refused.stderr.index("fairshot run ") :]
-    assert f" --data {photos} " in advice
-    done = fairshot(tmp_path, *shlex.split(advice)[1:], "--device", "cpu")
-    assert done.process.exitcode == 0, done.stderr
-    made = fairshot(tmp_path, *new, "one-store")
+    made = fairshot(tmp_path, "new", "shop", "--from", "one")
     assert made.process.exitcode == 0, made.stderr
-    assert from_run(tmp_path / "one-store").gamma == 0.2  # of folder/sss
-    taken = fairshot(tmp_path, *new, "nowhere")
-    assert "shop exists already" in taken.stderr  # said before the run is even looked at
+    refused = fairshot(tmp_path, "new", "shop", "--from", "nowhere")
+    assert "shop exists already" in refused.stderr  # said before the run is read
 
 
 def test_a_store_finds_the_pictures_of_its_run_or_is_refused(photos, tmp_path):
@@ -166,7 +159,7 @@ def test_a_store_finds_the_pictures_of_its_run_or_is_refused(photos, tmp_path):
         assert all(store.thumbnails(info.name) for info in store.classes())
     photos.rename(tmp_path / "moved")
     for given, problem in [
-        ([], f"the pictures of one lay in {photos}; say where they lie now with --data"),
+        ([], f"the pictures of one were in {photos}"),
         (["--data", "nowhere"], "nowhere"),
     ]:
         refused = fairshot(tmp_path, "new", "other", "--from", "one", *given)
@@ -189,26 +182,26 @@ def test_a_store_finds_the_pictures_of_its_run_or_is_refused(photos, tmp_path):
 @pytest.mark.parametrize("name", ["folder/ncm", "doodles/ncm"])
 def test_a_run_on_own_pictures_goes_on_with_them_whatever_its_recipe_was_made_for(photos, tmp_path, name):
     recipe = load_recipe(name, ["benchmark.base_classes=4", "benchmark.way=1", "benchmark.sessions=2"])
-    place = RunOptions(tmp_path, choose_hardware("cpu"), photos=photos)
-    stream, split = load_pictures(recipe, place)
+    options = RunOptions(tmp_path, choose_hardware("cpu"), photos=photos)
+    stream, split = load_pictures(recipe, options)
     split.write(tmp_path)
-    again, _ = load_pictures(recipe, replace(place, photos=None))
+    again, _ = load_pictures(recipe, replace(options, photos=None))
     assert again.benchmark == "photos"
     assert again.base.train.sha256() == stream.base.train.sha256()
     split.model_copy(update={"photos": None}).write(tmp_path)  # as earlier versions left it
-    with pytest.raises(UserError, match="was on own pictures; say where they lie with --data"):
-        load_pictures(recipe, replace(place, photos=None))
+    with pytest.raises(PicturesNotFound):
+        load_pictures(recipe, replace(options, photos=None))
 
 
-def test_a_base_session_is_taken_over_with_its_images_and_no_others(photos, tmp_path):
+def test_a_base_session_is_loaded_with_its_images_and_no_others(photos, tmp_path):
     ran = fairshot(tmp_path, "run", "--data", "photos", "--out", "one", *TINY)
     assert ran.process.exitcode == 0, ran.stderr
     changed = tmp_path / "elsewhere" / "photos"
     shutil.copytree(photos, changed)
     shutil.copytree(photos / "red", photos / "amber")  # a split that is drawn now is another one
-    taken = ["--base", "one", "--set", "method.gamma=0.4", *TINY]
+    loaded = ["--base", "one", "--set", "method.gamma=0.4", *TINY]
     for extra in ([], ["--fresh"]):
-        done = fairshot(tmp_path, "run", "--data", "photos", "--out", "two", *taken, *extra)
+        done = fairshot(tmp_path, "run", "--data", "photos", "--out", "two", *loaded, *extra)
         assert done.process.exitcode == 0, done.stderr
         one, two = (load_file(tmp_path / run / "model.safetensors") for run in ("one", "two"))
         assert all(torch.equal(one[name], two[name]) for name in one)
@@ -217,7 +210,7 @@ def test_a_base_session_is_taken_over_with_its_images_and_no_others(photos, tmp_
     split = json.loads((tmp_path / "one" / "split.json").read_text())
     Image.new("RGB", (30, 20)).save(changed / split["classes"][0]["train"][0])
     commands = [
-        ["run", "--out", "three", *taken],
+        ["run", "--out", "three", *loaded],
         ["tradeoff", "one", "--novel", "1", "--held-out", "2", "--device", "cpu"],
         ["poison", "one", "--device", "cpu"],
     ]

@@ -1,6 +1,7 @@
 """`fairshot run`, the real command on a tiny setting: it learns, goes on when killed, refuses nonsense."""
 
 import hashlib
+import json
 import os
 import random
 import re
@@ -194,7 +195,7 @@ def test_interrupted_outside_of_training_it_says_so(tmp_path):
 
 
 def interrupt_listing() -> None:
-    """Make the command's process meet Ctrl-C where it looks for recipes."""
+    """Make the command's process meet Ctrl-C where it lists recipes."""
 
     def interrupted() -> list[str]:
         raise KeyboardInterrupt
@@ -259,6 +260,19 @@ def test_a_time_limit_stops_and_the_same_command_goes_on(folder):
     assert "going on from step 1" in command.stderr
 
 
+def test_the_seconds_of_a_training_are_those_of_all_processes_that_worked_on_it(folder):
+    short = ("run", "tiny.yaml", "--set", "training.epochs=1", "--set", "benchmark.sessions=1")
+    arguments = (*short, "--out", "seconds")
+    assert fairshot(folder, *arguments, "--max-minutes", "0").process.exitcode == 75
+    for path in (folder / "seconds").rglob("step-*.json"):  # as if it had taken long, and compiled before
+        note = json.loads(path.read_text()) | {"seconds": 1000, "compile_seconds": 300}
+        path.write_text(json.dumps(note))
+    assert fairshot(folder, *arguments).process.exitcode == 0
+    seconds = Result.read(folder / "seconds").seconds
+    assert 700 < seconds["base session"] < 700 + 100
+    assert seconds["compilation"] == 300
+
+
 def print_every_step() -> None:
     console.SECONDS_BETWEEN_LINES = 0
 
@@ -307,7 +321,7 @@ def test_a_folder_that_cannot_be_written_or_a_network_that_is_none_is_named(tmp_
     (tmp_path / "file").write_text("in the way")
     for arguments, message in (
         (["doodles/sss", "--set", "model.backbone=resnett18"], "did you mean resnet18?"),
-        (["doodles/sss", "--out", "file"], "--out file"),
+        (["doodles/sss", "--out", "file"], "file cannot be made a folder"),
     ):
         command = fairshot(tmp_path, "run", *arguments)
         assert command.process.exitcode == 2
@@ -379,4 +393,5 @@ def test_the_version_is_that_of_the_package(tmp_path):
 def test_what_is_no_run_is_named(tmp_path, command):
     refused = fairshot(tmp_path, command, "nowhere")
     assert refused.process.exitcode == 2
-    assert "nowhere holds no recipe.yaml; give the folder of a run" in refused.stderr
+    assert "nowhere holds no recipe.yaml" in refused.stderr
+    assert "give the folder of a run" in refused.stderr

@@ -18,10 +18,10 @@ from fairshot.errors import UserError
 from fairshot.evaluation.result import Result
 from fairshot.reporting.groups import group_results, sss_first
 from fairshot.reporting.measures import SESSION_MEASURES, SUMMARY_MEASURES
-from fairshot.reporting.published import published
 from fairshot.reporting.report import write_report
 from fairshot.reporting.runs import find_collections, find_runs, read_run, without_repeats
 from fairshot.reporting.settings import PARTS
+from fairshot.studies.published import published
 from support.results_factory import make_result, write_run
 
 SIZES = {"doodles": (6, 2, 2, 2), "cifar100": (60, *[5] * 8)}

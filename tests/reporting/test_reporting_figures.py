@@ -20,9 +20,9 @@ from fairshot.reporting.figures import (
     write_figures,
 )
 from fairshot.reporting.groups import group_results
-from fairshot.reporting.published import published
 from fairshot.reporting.runs import CurvePoint, Features, RuleCurve, TradeOff
 from fairshot.reporting.style import BASE_COLOUR, NOVEL_COLOUR, method_name, method_style
+from fairshot.studies.published import published
 from support.results_factory import make_result
 
 

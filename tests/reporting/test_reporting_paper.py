@@ -16,8 +16,8 @@ from fairshot.reporting.papertables import (
     main_table,
     overall_table,
 )
-from fairshot.reporting.published import published
-from fairshot.reporting.settings import PARTS, backbone_of, decision_of, parts_of, same_name
+from fairshot.reporting.settings import PARTS, backbone_of, decision_of, parts_of
+from fairshot.studies.published import published, same_name
 from support.results_factory import make_result
 
 CIFAR = (60, *[5] * 8)

@@ -9,8 +9,8 @@ from rich.console import Console
 from fairshot.methods import methods
 from fairshot.reporting.groups import Spread, by_benchmark, group_results
 from fairshot.reporting.measures import SESSION_MEASURES, SUMMARY_MEASURES, best
-from fairshot.reporting.published import published
 from fairshot.reporting.tables import side_by_side
+from fairshot.studies.published import published
 from support.results_factory import make_result
 
 

@@ -6,8 +6,8 @@ import pytest
 from fairshot.errors import UserError
 from fairshot.evaluation.result import Result
 from fairshot.methods import methods
-from fairshot.reporting.published import published
 from fairshot.reporting.reproducibility import NO_REASON, write_reproducibility
+from fairshot.studies.published import published
 from support.commands import fairshot
 from support.results_factory import make_result, write_run
 

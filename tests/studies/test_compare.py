@@ -1,7 +1,8 @@
-"""A grid of runs: planned once, skipped when finished, continued when not, on this machine or through Ray."""
+"""Comparisons: runs are planned once, skipped when finished, continued when not, here or through Ray."""
 
-import math
+import copy
 import re
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,17 +10,18 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from fairshot.cli.grid import complain
-from fairshot.errors import TrainingStopped, UserError
+from fairshot.errors import FolderUnusable, OtherImages, TrainingStopped, UserError
 from fairshot.evaluation.experiment import run
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import lock_run
 from fairshot.methods import methods
+from fairshot.progress import Reporter
 from fairshot.recipes import load_recipe
 from fairshot.reporting.conditions import TITLES, UNKNOWN, conditions
 from fairshot.reporting.groups import group_results
-from fairshot.studies import cluster
-from fairshot.studies.cluster import RunStatus
+from fairshot.studies import cluster, execute
+from fairshot.studies.comparison import Comparison
+from fairshot.studies.execute import RunStatus, StudyOptions
 from fairshot.studies.plan import PlannedRun, plan
 from support.commands import fairshot
 from support.results_factory import make_result
@@ -34,21 +36,21 @@ SMALL = [
 SETS = [part for key in SMALL for part in ("--set", key)]
 
 
-def names(cells) -> list[str]:
-    return [cell.out.name for cell in cells]
+def names(planned) -> list[str]:
+    return [each.out.name for each in planned]
 
 
 def test_every_combination_is_a_run_of_its_own(tmp_path):
-    cells = plan(["ncm", "teen"], ["doodles"], [0, 1], [None, 3], [], tmp_path)
-    assert names(cells) == [
+    planned = plan(["ncm", "teen"], ["doodles"], [0, 1], [None, 3], [], tmp_path)
+    assert names(planned) == [
         f"{method}-seed{seed}{order}"
         for method in ("ncm", "teen")
         for seed in (0, 1)
         for order in ("", "-order3")
     ]
-    recipe = cells[-1].recipe
+    recipe = planned[-1].recipe
     assert (recipe.method_name, recipe.seed, recipe.benchmark.class_order_seed) == ("teen", 1, 3)
-    assert cells[-1].title == "teen doodles seed 1 order 3"
+    assert planned[-1].title == "teen doodles seed 1 order 3"
     assert names(plan(["ncm", "ncm"], ["doodles"], [0, 0], [None], [], tmp_path)) == ["ncm-seed0"]
     several = plan(["ncm"], ["doodles", "cifar100"], [0], [None], [], tmp_path)
     assert names(several) == ["doodles-ncm-seed0", "cifar100-ncm-seed0"]
@@ -60,14 +62,14 @@ def test_a_run_is_found_by_its_recipe_whatever_its_folder_is_called(tmp_path):
     recipe = load_recipe("doodles/ncm", ["training.epochs=3"], 0)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "recipe.yaml").write_text(recipe.as_yaml())
-    (cell,) = plan(["ncm"], ["doodles"], [0], [None], ["training.epochs=3"], tmp_path)
-    assert (cell.out.name, cell.finished) == ("mine", False)
+    (found,) = plan(["ncm"], ["doodles"], [0], [None], ["training.epochs=3"], tmp_path)
+    assert (found.out.name, found.finished) == ("mine", False)
     (tmp_path / "mine" / "result.json").write_text("{}")
-    assert cell.finished
+    assert found.finished
     older = {**recipe.as_dict(), "views": {}}  # of a version that had no such settings yet
     (tmp_path / "mine" / "recipe.yaml").write_text(yaml.safe_dump(older))
-    (cell,) = plan(["ncm"], ["doodles"], [0], [None], ["training.epochs=3", "views={}"], tmp_path)
-    assert (cell.out.name, cell.finished) == ("mine", True)
+    (found,) = plan(["ncm"], ["doodles"], [0], [None], ["training.epochs=3", "views={}"], tmp_path)
+    assert (found.out.name, found.finished) == ("mine", True)
     (other,) = plan(["ncm"], ["doodles"], [0], [None], ["training.epochs=4"], tmp_path)
     assert (other.out.name, other.finished) == ("ncm-seed0", False)
 
@@ -101,16 +103,16 @@ def test_a_comparison_stops_goes_on_and_grows(tmp_path):
 
 def test_where_some_failed_and_some_were_stopped_both_are_told():
     recipe = load_recipe("doodles/ncm")
-    ended = [
-        RunStatus(PlannedRun(replace(recipe, seed=0), Path()), "its folder is busy"),
-        RunStatus(PlannedRun(replace(recipe, seed=1), Path()), "stopped after 3 of 9 steps", unfinished=True),
-    ]
+    planned = [PlannedRun(replace(recipe, seed=seed), Path()) for seed in (0, 1)]
+    refused = RunStatus(planned[0], UserError("its folder is busy"))
+    stopped = RunStatus(planned[1], TrainingStopped("stopped after 3 of 9 steps"))
     with pytest.raises(UserError) as told:
-        complain(ended)
+        Comparison(planned, [refused, stopped]).check()
     assert "reasons above: ncm doodles seed 0\n" in str(told.value)
     assert str(told.value).endswith("ncm doodles seed 1: stopped after 3 of 9 steps")
     with pytest.raises(TrainingStopped, match=r"^ncm doodles seed 1: stopped after 3 of 9 steps$"):
-        complain(ended[1:])
+        Comparison(planned, [stopped]).check()
+    Comparison(planned, [RunStatus(planned[0])]).check()
 
 
 def test_a_run_that_fails_does_not_stop_the_others(tmp_path):
@@ -166,43 +168,54 @@ class OneMachine:
         pass
 
 
+def on_one_machine(planned, begin=lambda function, task: function(task), **options):
+    """Run on a Ray that is one machine, and return how each run ended."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster, "_connect", lambda: OneMachine(begin))
+        return list(cluster.run_on_ray(planned, StudyOptions("cpu", **options)))
+
+
 def test_a_machine_that_is_lost_costs_a_fresh_run_no_checkpoint(tmp_path, monkeypatch):
-    cells = plan(["ncm"], ["doodles"], [0], [None], [*SMALL, "training.epochs=2"], tmp_path)
-    earlier = cells[0].out / "checkpoints" / "base" / "step-00000007.json"
+    planned = plan(["ncm"], ["doodles"], [0], [None], [*SMALL, "training.epochs=2"], tmp_path)
+    earlier = planned[0].out / "checkpoints" / "base" / "step-00000007.json"
     earlier.parent.mkdir(parents=True)
     earlier.write_text("what --fresh is to forget")
 
     def lost_once(function, task):
         with monkeypatch.context() as patch:
-            patch.setattr(cluster, "run", lambda recipe, place: run(recipe, replace(place, max_minutes=0)))
-            assert function(task).unfinished
+            stopped = lambda recipe, options: run(recipe, replace(options, max_minutes=0))  # noqa: E731
+            patch.setattr(execute, "run", stopped)
+            assert isinstance(function(task), TrainingStopped)
         assert not earlier.exists()
         return function(task)
 
-    monkeypatch.setattr(cluster, "_connected", lambda: OneMachine(lost_once))
-    (ended,) = cluster.run_on_ray(cells, "cpu", "", None, None, fresh=True, max_minutes=math.inf)
+    (ended,) = on_one_machine(planned, lost_once, fresh=True)
     assert ended.problem is None
-    assert "going on from step 1\n" in (cells[0].out / "log.txt").read_text()
-    monkeypatch.setattr(cluster, "_connected", lambda: OneMachine(lambda function, task: function(task)))
-    with lock_run(cells[0].out):
-        (ended,) = cluster.run_on_ray(cells, "cpu", "", None, None, fresh=True, max_minutes=math.inf)
-    assert "in use by another process" in ended.problem
-    assert cells[0].finished
+    assert "going on from step 1\n" in (planned[0].out / "log.txt").read_text()
+    with lock_run(planned[0].out):
+        (ended,) = on_one_machine(planned, fresh=True)
+    assert isinstance(ended.problem, FolderUnusable)
+    assert planned[0].finished
 
 
-def test_what_a_machine_refuses_or_has_no_time_for_is_not_cleared(tmp_path, monkeypatch):
-    (cell,) = plan(["ncm"], ["cifar100"], [0], [None], [], tmp_path)
-    cell.out.mkdir()
-    (cell.out / "recipe.yaml").write_text(cell.recipe.as_yaml())
-    (cell.out / "result.json").write_text("{}")
-    monkeypatch.setattr(cluster, "_connected", lambda: OneMachine(lambda function, task: function(task)))
+def test_what_a_machine_refuses_or_has_no_time_for_is_not_cleared(tmp_path):
+    (planned,) = plan(["ncm"], ["cifar100"], [0], [None], [], tmp_path)
+    planned.out.mkdir()
+    (planned.out / "recipe.yaml").write_text(planned.recipe.as_yaml())
+    (planned.out / "result.json").write_text("{}")
     nowhere = tmp_path / "nothing here"
-    (refused,) = cluster.run_on_ray([cell], "cpu", "", nowhere, None, fresh=True, max_minutes=math.inf)
-    assert "CIFAR-100 was not found" in refused.problem
-    assert cell.finished
-    (late,) = cluster.run_on_ray([cell], "cpu", "", nowhere, None, fresh=True, max_minutes=0)
-    assert (late.unfinished, late.problem) == (True, "the time was up before it began")
-    assert cell.finished
+    (refused,) = on_one_machine([planned], root=nowhere, fresh=True)
+    assert "CIFAR-100 was not found" in str(refused.problem)
+    assert planned.finished
+    (late,) = on_one_machine([planned], root=nowhere, fresh=True, max_minutes=0)
+    assert (late.unfinished, str(late.problem)) == (True, "the time was up before it began")
+    assert planned.finished
+
+
+def test_a_problem_comes_back_from_another_machine_with_what_it_is_about():
+    for problem in (FolderUnusable(Path("run"), "is busy"), OtherImages(Path("run"), "pixels")):
+        again = copy.deepcopy(problem)  # by the same steps as sending it
+        assert (type(again), vars(again), str(again)) == (type(problem), vars(problem), str(problem))
 
 
 def test_no_time_at_all_is_refused_on_ray_where_the_same_command_would_never_get_anywhere(tmp_path):
@@ -212,21 +225,47 @@ def test_no_time_at_all_is_refused_on_ray_where_the_same_command_would_never_get
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_time_limit_is_that_of_the_whole_grid_through_ray_too(tmp_path, monkeypatch):
+def test_a_time_limit_is_that_of_all_runs_together_through_ray_too(tmp_path, monkeypatch):
     clock = SimpleNamespace(now=0.0, time=lambda: clock.now)
     limits = []
 
-    def run_two_minutes(recipe, place):
-        limits.append(place.max_minutes)
+    def run_two_minutes(recipe, options):
+        limits.append(options.max_minutes)
         clock.now += 120
 
     monkeypatch.setattr(cluster, "time", clock, raising=False)
-    monkeypatch.setattr(cluster, "run", run_two_minutes)
-    monkeypatch.setattr(cluster, "_connected", lambda: OneMachine(lambda function, task: function(task)))
-    cells = plan(["ncm"], ["doodles"], [0, 1, 2], [None], [], tmp_path)
-    ended = list(cluster.run_on_ray(cells, "cpu", "", None, None, fresh=False, max_minutes=3))
+    monkeypatch.setattr(execute, "run", run_two_minutes)
+    planned = plan(["ncm"], ["doodles"], [0, 1, 2], [None], [], tmp_path)
+    ended = on_one_machine(planned, max_minutes=3)
     assert [each.unfinished for each in ended] == [False, False, True]
     assert limits == [3, 1]
+
+
+class Listener(Reporter):
+    """Keeps the names of what is shown, and the notes about it."""
+
+    def __init__(self):
+        self.shown = {}
+
+    @contextmanager
+    def track(self, what, total, done=0):
+        notes = self.shown.setdefault(what, [])
+        yield lambda units=1, note="": notes.append(note)
+        notes.append("closed")
+
+
+def test_of_runs_on_other_machines_the_last_line_of_the_log_is_shown(tmp_path):
+    (planned,) = plan(["ncm"], ["doodles"], [0], [None], [], tmp_path)
+    listener = Listener()
+    with cluster._LogView(listener) as view:
+        view.refresh([planned])
+        assert not listener.shown
+        planned.out.mkdir()
+        (planned.out / "log.txt").write_text("2026-01-01 00:00:00 began\n2026-01-01 00:00:01 half done\n")
+        view.refresh([planned])
+        assert listener.shown == {planned.title: ["half done"]}
+        view.hide(planned)
+        assert listener.shown == {planned.title: ["half done", "closed"]}
 
 
 def test_conditions_say_what_sets_rows_apart():

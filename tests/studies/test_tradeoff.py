@@ -1,4 +1,4 @@
-"""The trade-off of the gates: every rule is what SSS does with it, and strength trades base for novel."""
+"""The trade-off of the gates: every gate is what SSS does with it, and strength trades base for novel."""
 
 from contextlib import contextmanager
 
@@ -6,17 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from fairshot.evaluation.confusion import confusion_matrix
-from fairshot.evaluation.metrics import metrics_from_confusions
+from fairshot.evaluation.metrics import confusion_matrix, metrics_from_confusions
 from fairshot.evaluation.sessions import run_sessions
 from fairshot.methods import build
 from fairshot.methods.sss import SSSSettings
 from fairshot.progress import Reporter
 from fairshot.studies.cached_stream import CachedStream, Embedded, FeatureBank, Subset, cache_stream
 from fairshot.studies.gates import Gate, Space, common_gates, own_gates
-from fairshot.studies.pseudo_novel import pseudo_streams
-from fairshot.studies.tradeoff import choose, search, tradeoff
-from fairshot.studies.tuning import split_pseudo_novel
+from fairshot.studies.pseudo_novel import pseudo_streams, split_pseudo_novel
+from fairshot.studies.tradeoff import choose, evaluate, search
 from support.toys import MODEL, after_base, learnt_base, toy_method, toy_stream
 
 BASE, WAY, SESSIONS, TESTS = 8, 3, 2, 30
@@ -42,19 +40,19 @@ def features():
     base, ids, images = torch.arange(BASE), torch.arange(BASE, BASE + NOVEL), TESTS + max(SHOTS)
     tests = draw(base.repeat(TESTS))
     train = draw(base.repeat(60))
-    gallery = FeatureBank(train, [tests, draw(ids.repeat_interleave(images))])
+    bank = FeatureBank(train, [tests, draw(ids.repeat_interleave(images))])
     rows = torch.arange(NOVEL * images).reshape(NOVEL, images) + len(tests.labels)
 
-    def course(rows):
+    def stream(rows):
         test, shots = [Subset(torch.arange(len(tests.labels)), tests.labels)], []
         for t in range(SESSIONS):
             mine, names = rows[WAY * t :][:WAY], ids[WAY * t :][:WAY]
             of_class = [one[TESTS:][:k] for one, k in zip(mine, SHOTS, strict=True)]
             test.append(Subset(mine[:, :TESTS].flatten(), names.repeat_interleave(TESTS)))
             shots.append(Subset(torch.cat(of_class), names.repeat_interleave(torch.tensor(SHOTS))))
-        return CachedStream(gallery, test, shots)
+        return CachedStream(bank, test, shots)
 
-    return train, course(rows), course(rows.flip(0, 1))
+    return train, stream(rows), stream(rows.flip(0, 1))
 
 
 @pytest.fixture
@@ -63,12 +61,12 @@ def train(features):
 
 
 @pytest.fixture
-def courses(features):
+def streams(features):
     return features[1:]
 
 
 @pytest.fixture
-def course(features):
+def stream(features):
     return features[1]
 
 
@@ -89,37 +87,35 @@ GATES = [
 ]
 
 
-def all_through(course):
-    """What every gate gives on a course."""
+def all_through(stream):
+    """What every gate gives on a stream."""
     found = {}
-    for sighting in course.gallery.sightings(gate.space for gate in GATES):
-        mine = [gate for gate in GATES if gate.space == sighting.space]
-        found |= zip(mine, course.through(sighting, mine), strict=True)
+    for projection in stream.bank.projections(gate.space for gate in GATES):
+        mine = [gate for gate in GATES if gate.space == projection.space]
+        found |= zip(mine, stream.through(projection, mine), strict=True)
     return found
 
 
-def of_sss(course, train, gate):
+def of_sss(stream, train, gate):
     """What SSS itself gives, session by session."""
-    gallery, tests = course.gallery, course.tests
+    bank, tests = stream.bank, stream.tests
     method = build("sss", SSSSettings(**gate.settings()), MODEL, 1, BASE, BASE + NOVEL)
     method.init_classifiers({"g": train.g, "g_tilde": train.g_tilde}, train.labels)
     confusions = []
-    for t, images in enumerate(course.images):
+    for t, images in enumerate(stream.images):
         if t:
-            rows = course.shots[t - 1].rows
-            method.add_classes(
-                {"g": gallery.g[rows], "g_tilde": gallery.g_tilde[rows]}, course.shots[t - 1].labels
-            )
+            rows = stream.shots[t - 1].rows
+            method.add_classes({"g": bank.g[rows], "g_tilde": bank.g_tilde[rows]}, stream.shots[t - 1].labels)
         rows = tests.rows[:images]
-        answers = method.scores({"g": gallery.g[rows], "g_tilde": gallery.g_tilde[rows]}).argmax(1)
-        confusions.append(confusion_matrix(tests.labels[:images].numpy(), answers.numpy(), course.classes[t]))
-    return metrics_from_confusions(confusions, np.diff([0, *course.classes]).tolist())
+        answers = method.scores({"g": bank.g[rows], "g_tilde": bank.g_tilde[rows]}).argmax(1)
+        confusions.append(confusion_matrix(tests.labels[:images].numpy(), answers.numpy(), stream.classes[t]))
+    return metrics_from_confusions(confusions, np.diff([0, *stream.classes]).tolist())
 
 
 @pytest.mark.parametrize("draw", [0, 1])
-def test_many_gates_at_once_give_what_sss_gives_with_each(courses, train, draw):
-    for gate, found in all_through(courses[draw]).items():
-        assert found == of_sss(courses[draw], train, gate), gate
+def test_many_gates_at_once_give_what_sss_gives_with_each(streams, train, draw):
+    for gate, found in all_through(streams[draw]).items():
+        assert found == of_sss(streams[draw], train, gate), gate
 
 
 SOME = [*GATES[1::5], GATES[-1]]  # of each rule and space, with and without Resistance
@@ -153,7 +149,7 @@ def test_all_that_sss_has_learnt_with_a_gate_is_in_its_tensors(gate):
         assert torch.equal(copy.scores(features), method.scores(features))
 
 
-def test_further_shots_and_unlabelled_images_move_the_first_look_too():
+def test_further_shots_and_unlabelled_images_move_the_gate_too():
     method, stream = started(Gate("constant", 0.05, Space(0.5, 1.0))), toy_stream()
     method.learn(stream.sessions[1].train)
     before = method.classifier.gate.prototypes.clone()
@@ -170,8 +166,8 @@ def of(points, family):
     return [point for point in points if point.gate.family == family]
 
 
-def test_strength_trades_base_for_novel_accuracy(course):
-    points = tradeoff([course], [g for g in common_gates() if g.space in (None, Space(0.5, 2.0))])
+def test_strength_trades_base_for_novel_accuracy(stream):
+    points = evaluate([stream], [g for g in common_gates() if g.space in (None, Space(0.5, 2.0))])
     families = {point.gate.family for point in points}
     assert len(families) == 7
     for family in families:
@@ -181,15 +177,15 @@ def test_strength_trades_base_for_novel_accuracy(course):
         assert strongest.base_avg < weakest.base_avg, family
 
 
-def test_the_choice_is_the_best_mean_of_overall_accuracy_and_harmonic_mean(course):
-    points = tradeoff([course], [g for g in common_gates() if g.space is None])
+def test_the_choice_is_the_best_mean_of_overall_accuracy_and_harmonic_mean(stream):
+    points = evaluate([stream], [g for g in common_gates() if g.space is None])
     for family, point in choose(points).items():
         both = [(p.overall_avg + p.harmonic_mean_avg) / 2 for p in of(points, family)]
         assert point.both == max(both)
 
 
-def test_own_covariances_are_tried_near_the_best_whitening(course):
-    points = search([course])
+def test_own_covariances_are_tried_near_the_best_whitening(stream):
+    points = search([[stream]])
     whitened = [p for p in points if p.gate.space and not p.gate.space.class_covariance_share]
     best = max(whitened, key=lambda p: p.both).gate.space
     own = {p.gate.space for p in points if p.gate.space and p.gate.space.class_covariance_share}
@@ -200,14 +196,22 @@ def test_own_covariances_are_tried_near_the_best_whitening(course):
     assert {s.shrinkage for s in (g.space for g in own_gates(Space(0.5, 8.0)))} == {4.0, 8.0}
 
 
-def test_an_average_over_streams_is_the_mean_of_each(courses):
-    together = tradeoff(courses, GATES[3:4])
-    apart = [tradeoff([one], GATES[3:4])[0].inc_avg for one in courses]
+def test_an_average_over_streams_is_the_mean_of_each(streams):
+    together = evaluate(streams, GATES[3:4])
+    apart = [evaluate([one], GATES[3:4])[0].inc_avg for one in streams]
     assert apart[0] != apart[1]
     assert together[0].inc_avg == pytest.approx(np.mean(apart))
 
 
-def test_points_come_in_the_order_of_the_gates_and_progress_counts_all(course):
+def test_a_choice_over_several_splits_is_by_their_mean(streams):
+    found = search([[one] for one in streams])
+    apart = [evaluate([one], [point.gate for point in found]) for one in streams]
+    assert [each.both for each in apart[0]] != [each.both for each in apart[1]]
+    for point, *each in zip(found, *apart, strict=True):
+        assert point.both == pytest.approx(np.mean([one.both for one in each]))
+
+
+def test_points_come_in_the_order_of_the_gates_and_progress_counts_all(stream):
     told = []
 
     class Listener(Reporter):
@@ -217,28 +221,28 @@ def test_points_come_in_the_order_of_the_gates_and_progress_counts_all(course):
             yield lambda units=1, note="": told.append(-units)
 
     mixed = [*GATES[8:10], *GATES[2:4], *GATES[10:12]]  # the first and the last share a space
-    assert [point.gate for point in tradeoff([course], mixed, Listener())] == mixed
+    assert [point.gate for point in evaluate([stream], mixed, Listener())] == mixed
     assert told[0] == len(mixed)
     assert sum(told) == 0
 
 
-def test_pseudo_novel_courses_are_drawn_from_base_training_images_the_network_has_not_seen():
+def test_pseudo_novel_streams_are_drawn_from_base_training_images_the_network_has_not_seen():
     stream, method = toy_stream(), after_base("sss")
-    courses = pseudo_streams(method, stream, novel=2, held_out=6, seed=1, draws=3)
-    _, cast = split_pseudo_novel(stream, 2, np.random.default_rng([1, 3]))
+    streams = pseudo_streams(method, stream, novel=2, held_out=6, seed=1, draws=3)
+    _, pseudo_novel = split_pseudo_novel(stream, 2, np.random.default_rng([1, 3]))
     every = method.embed(stream.base.train.pictures)["g"]
     kept, first_to_come = set(), set()
-    for course in courses:
-        assert course.classes == [4, 6]
-        assert course.images == [24, 36]
-        novel = course.gallery.g[torch.cat([course.shots[0].rows, course.tests.rows[24:]])]
-        assert course.shots[0].labels.tolist() == [4] * 5 + [5] * 5
-        assert course.tests.labels[24:].tolist() == [4] * 6 + [5] * 6
+    for drawn in streams:
+        assert drawn.classes == [4, 6]
+        assert drawn.images == [24, 36]
+        novel = drawn.bank.g[torch.cat([drawn.shots[0].rows, drawn.tests.rows[24:]])]
+        assert drawn.shots[0].labels.tolist() == [4] * 5 + [5] * 5
+        assert drawn.tests.labels[24:].tolist() == [4] * 6 + [5] * 6
         rows = [int((every - image).abs().sum((1, 2)).argmin()) for image in novel]
         assert torch.allclose(every[rows], novel, atol=1e-6)
         assert len(set(rows)) == len(rows) == 2 * 5 + 2 * 6  # no image is shot and test image
-        assert set(stream.base.train.labels[rows]) == set(cast)
+        assert set(stream.base.train.labels[rows]) == set(pseudo_novel)
         kept.add(tuple(rows))
         first_to_come.add(int(stream.base.train.labels[rows[0]]))
     assert len(kept) == 3
-    assert first_to_come == set(cast)  # which class comes when is drawn anew each time
+    assert first_to_come == set(pseudo_novel)  # which class comes when is drawn anew each time

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from fairshot.benchmarks import load_stream
 from fairshot.benchmarks.stream import LabelledPictures, Session, Stream, StreamSettings
-from fairshot.errors import UserError
+from fairshot.errors import HeldOutUnfit, PseudoNovelUnfit, UserError
+from fairshot.evaluation import experiment
+from fairshot.evaluation.result import Result
 from fairshot.evaluation.sessions import run_sessions
-from fairshot.recipes import load_recipe
-from fairshot.studies import tuning
-from fairshot.studies.tuning import pseudo_sizes, pseudo_stream, train_on, tune
-from fairshot.training.hardware import choose_hardware
+from fairshot.studies import StudyOptions, tune
+from fairshot.studies.pseudo_novel import pseudo_sizes, pseudo_stream
+from fairshot.studies.tuning import read_trials
 from support.commands import fairshot
 
 CUT = StreamSettings(base_classes=9, way=2, shots=3, sessions=2)
@@ -56,36 +57,24 @@ def test_the_same_seed_draws_the_same_stream_and_another_one_another(stream):
 
 
 @pytest.mark.parametrize(
-    ("novel", "held_out", "message"),
+    ("novel", "held_out", "problem", "fields"),
     [
-        (3, 20, "in sessions of 2 cannot be .* a multiple of 2: as many classes as a session brings"),
-        (10, 20, "cannot be taken from 9 base classes"),
-        (4, 73, "has 75 training images, too few to hold out 73 and learn from 3"),
-        (4, 75, "too few to hold out 75 and learn from 1"),
+        (3, 20, PseudoNovelUnfit, {"novel": 3, "way": 2, "base_classes": 9}),
+        (10, 20, PseudoNovelUnfit, {"novel": 10, "way": 2, "base_classes": 9}),
+        (4, 73, HeldOutUnfit, {"images": 75, "held_out": 73, "needed": 3}),
+        (4, 75, HeldOutUnfit, {"images": 75, "held_out": 75, "needed": 1}),
     ],
 )
-def test_what_base_classes_do_not_allow_is_refused(stream, novel, held_out, message):
-    with pytest.raises(UserError, match=message):
+def test_what_base_classes_do_not_allow_is_refused(stream, novel, held_out, problem, fields):
+    with pytest.raises(problem) as refused:
         pseudo_stream(stream, novel, held_out)
+    assert vars(refused.value).items() >= fields.items()
 
 
 def test_a_benchmark_without_sessions_cannot_be_tuned_for():
     alone = load_stream("doodles", StreamSettings(base_classes=5, sessions=0))
     with pytest.raises(UserError, match=r"benchmark\.sessions: 0"):
         pseudo_stream(alone, 2, 20)
-
-
-def test_the_seconds_of_a_training_are_those_of_all_processes_that_worked_on_it(tmp_path):
-    settings = ["model.size=10", "training.epochs=1", *(f"benchmark.{item}" for item in SMALL)]
-    recipe = load_recipe("doodles/ncm", settings)
-    small = pseudo_stream(load_stream("doodles", recipe.benchmark), novel=2, held_out=60)
-    _, first = train_on(recipe, small, choose_hardware("cpu"), tmp_path)
-    assert first > 0
-    for path in tmp_path.rglob("*.json"):  # as if it had been interrupted, and compiled before
-        note = json.loads(path.read_text()) | {"seconds": 1000, "compile_seconds": 300}
-        path.write_text(json.dumps(note))
-    _, again = train_on(recipe, small, choose_hardware("cpu"), tmp_path)
-    assert 700 < again < 700 + 100
 
 
 def arguments_of(*arguments: str) -> list[str]:
@@ -111,35 +100,38 @@ def test_the_command_tries_the_grid_and_writes_the_best_recipe(tmp_path):
     assert "fairshot tune doodles/sss" in log
     assert "4 base and 2 pseudo-novel classes, 15 held-out training images" in log
     assert command.stdout.splitlines()[-1] == "  fairshot run chosen/recipe.yaml"
-    assert log.count("going on from step") == 0
-    assert len(list((tmp_path / "chosen" / "trainings").iterdir())) == 1  # gamma only changes the decision
 
 
-def test_what_was_trained_on_is_never_held_out_by_a_later_search(tmp_path):
-    settings = ["model.size=10", "training.epochs=1", *(f"benchmark.{item}" for item in SMALL)]
-    recipe, fabric = load_recipe("doodles/ncm", settings), choose_hardware("cpu")
-    stream = load_stream("doodles", recipe.benchmark)
-    for novel, held_out, trainings in ((2, 10, 1), (2, 60, 2), (4, 10, 3), (2, 60, 3)):
-        (trial,) = tune([({}, recipe)], pseudo_stream(stream, novel, held_out), fabric, tmp_path)
-        assert len(list(tmp_path.iterdir())) == trainings
-        assert len(trial.metrics.sessions) == 1 + novel // 2
+SETTINGS = ["model.size=10", "training.epochs=1", *(f"benchmark.{item}" for item in SMALL)]
 
 
-def test_novel_only_accuracy_is_averaged_over_the_sessions(tmp_path, monkeypatch):
-    settings = ["model.size=10", "training.epochs=1", *(f"benchmark.{item}" for item in SMALL)]
-    recipe, outcomes = load_recipe("doodles/ncm", settings), []
+def test_a_search_is_a_function_whose_trials_are_runs_on_pseudo_novel_classes(tmp_path):
+    grid = {"training.epochs": [1, 2], "method.scale": [16.0]}
+    found = tune("doodles/ncm", grid, tmp_path, SETTINGS, held_out=60, novel=4, options=StudyOptions("cpu"))
+    assert found.trials == read_trials(tmp_path)
+    assert found.best == max(found.trials, key=lambda trial: trial.both)
+    assert found.recipe.training.epochs == found.best.changes["training.epochs"]
+    for number, trial in enumerate(found.trials, start=1):
+        result = Result.read(tmp_path / "trials" / str(number))
+        assert (result.benchmark, len(result.sessions)) == ("doodles (pseudo-novel)", 3)
+        none, *novel_only = result.novel_only
+        assert none is None
+        assert trial.novel_only == pytest.approx(np.mean(novel_only))
+        assert trial.overall_avg == result.metrics.overall_avg
+        assert trial.seconds == result.seconds["base session"]
 
-    def remembered(*arguments):
-        outcomes.append(run_sessions(*arguments))
-        return outcomes[-1]
 
-    monkeypatch.setattr(tuning, "run_sessions", remembered)
-    small = pseudo_stream(load_stream("doodles", recipe.benchmark), 4, 60)
-    (trial,) = tune([({}, recipe)], small, choose_hardware("cpu"), tmp_path)
-    none, first, second = outcomes[0].novel_only
-    assert none is None
-    assert first != second
-    assert trial.novel_only == pytest.approx((first + second) / 2)
+def test_trials_that_differ_in_the_decision_share_one_training(tmp_path):
+    small = [*SETTINGS, "method.sr_width=16"]
+    grid = {"method.gamma": [0.0, 0.9], "training.epochs": [1, 2]}
+    found = tune("doodles/sss", grid, tmp_path, small, held_out=60, novel=2, options=StudyOptions("cpu"))
+    trained = [(tmp_path / "trials" / str(number) / "checkpoints").is_dir() for number in (1, 2, 3, 4)]
+    assert trained == [True, True, False, False]
+    kept = [(tmp_path / "trials" / str(number) / "model.safetensors").is_file() for number in (1, 2, 3, 4)]
+    assert kept == trained  # the others would be large copies
+    first, _, third, _ = found.trials
+    assert first.seconds == third.seconds
+    assert first.novel_only == third.novel_only  # Resistance moves base classes alone
 
 
 @pytest.mark.parametrize(
@@ -169,18 +161,20 @@ def contents(folder: Path) -> list[bytes]:
 def test_another_search_is_refused_where_one_lies_and_the_same_goes_on(tmp_path):
     grid = ["--grid", "method.gamma=[0.1,0.4]", "--out", "chosen"]
     assert tune_here(tmp_path, *grid).process.exitcode == 0
-    assert tune_here(tmp_path, *grid).process.exitcode == 0  # and trains nothing again
+    again = tune_here(tmp_path, *grid)
+    assert again.process.exitcode == 0
+    assert again.stderr.count("is finished already") == 2  # and is not repeated
     before = contents(tmp_path / "chosen")
-    assert (tmp_path / "chosen" / "log.txt").read_text().count("going on from step") == 1
     for arguments, told in (
         (["--grid", "method.gamma=[0.2]"], "method.gamma is [0.1, 0.4] there and [0.2] here"),
-        (["--grid", "method.gamma=[0.1,0.4]", "--held-out", "9"], "--held-out is 15 there and 9 here"),
+        (["--grid", "method.gamma=[0.1,0.4]", "--held-out", "9"], "held_out is 15 there and 9 here"),
         (["--grid", "method.gamma=[0.1,0.4]", "--seed", "3"], "seed is 0 there and 3 here"),
     ):
         refused = tune_here(tmp_path, *arguments, "--out", "chosen")
         assert refused.process.exitcode == 2
         assert "chosen holds another search: " in refused.stderr
         assert told in refused.stderr
+        assert "--fresh" in refused.stderr
         assert contents(tmp_path / "chosen") == before
     afresh = tune_here(tmp_path, "--grid", "method.gamma=[0.2]", "--out", "chosen", "--fresh")
     assert afresh.process.exitcode == 0, afresh.stderr
@@ -188,7 +182,7 @@ def test_another_search_is_refused_where_one_lies_and_the_same_goes_on(tmp_path)
     assert trial["changes"] == {"method.gamma": 0.2}
 
 
-def test_a_run_is_no_place_for_a_search(tmp_path):
+def test_a_search_is_refused_in_the_folder_of_a_run(tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     for name in ("recipe.yaml", "log.txt"):
@@ -210,7 +204,7 @@ def stop_after_the_first_trial() -> None:
             raise KeyboardInterrupt
         return run_sessions(*arguments)
 
-    tuning.run_sessions = interrupted
+    experiment.run_sessions = interrupted
 
 
 def test_what_an_interrupted_search_has_tried_is_kept(tmp_path):
@@ -233,9 +227,10 @@ def test_what_an_interrupted_search_has_tried_is_kept(tmp_path):
         (["--grid", "method.gamma"], "--grid 'method.gamma': expected key=[values]"),
         (["--grid", "method.gamma=[1"], "--grid 'method.gamma=[1': expected key=[values]"),
         (["--grid", "method.gama=[1]"], "method.gama: unknown key"),
-        (["--grid", "method.gamma=[1]", "--by", "luck"], "--by: 'luck' was given"),
+        (["--grid", "method.gamma=[1]", "--by", "luck"], "by: 'luck' was given"),
         (["--grid", "method.gamma=[1]", "--set", "benchmark.sessions=0"], "benchmark.sessions: 0"),
-        (["--grid", "method.gamma=[1]", "--held-out", "75"], "--held-out: class"),
+        (["--grid", "method.gamma=[1]", "--held-out", "75"], "class "),
+        (["--grid", "method.gamma=[1]", "--novel", "3"], "3 pseudo-novel classes"),
     ],
 )
 def test_what_cannot_be_tuned_is_one_message_and_leaves_nothing(tmp_path, arguments, message):

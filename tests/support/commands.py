@@ -19,8 +19,9 @@ from pathlib import Path
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(  # with what they need, all that takes long to import
     [
-        *("fairshot.speed.mixtures", "fairshot.speed.train", "fairshot.cli.curves", "fairshot.cli.grid"),
-        *("fairshot.reporting.ablationpage", "fairshot.teaching.from_backbone"),
+        *("fairshot.speed.mixtures", "fairshot.speed.train", "fairshot.studies.tradeoff"),
+        *("fairshot.studies.tuning", "fairshot.studies.poisoning", "fairshot.studies.comparison"),
+        *("fairshot.reporting.ablationpage", "fairshot.teaching.backbone_spec"),
     ]
 )
 
@@ -49,7 +50,7 @@ class Command:
 
     def wait(self) -> int:
         """Return the exit code, or minus the signal that ended it."""
-        self.process.join(120)
+        self.process.join(240)
         assert self.process.exitcode is not None, f"still running: {self.stderr}"
         return self.process.exitcode
 

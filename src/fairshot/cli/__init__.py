@@ -1,4 +1,4 @@
-"""The command line: the only place that knows all rooms. One file a group of commands."""
+"""The command line: the only room that knows all others. One file per group of commands."""
 
 from __future__ import annotations
 

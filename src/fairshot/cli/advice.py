@@ -1,17 +1,32 @@
-"""Which option of a command helps: added to the message of an error, which names none itself."""
+"""Which option of a command helps: added to the message of an error or a notice, which names none itself."""
 
 from __future__ import annotations
 
+import json
 import shlex
 from functools import singledispatch
+from pathlib import Path
 
+from fairshot import errors, progress
 from fairshot.benchmarks.dataset import Dataset, MissingData, WrongData
 from fairshot.benchmarks.image_folder import TooFewImages
-from fairshot.errors import BadOverride, MethodNotLoaded, NoGPU, UnevenEpisode, UnknownRecipe, UserError
+from fairshot.errors import first_of
 from fairshot.server.errors import AddressUnavailable
 from fairshot.teaching import errors as store_errors
 
 OPTIONS: dict[type, str] = {
+    errors.BadOverride: "; an example is --set training.epochs=10",
+    errors.NoGPU: "; use --device cpu",
+    errors.UnevenEpisode: ", or another number of --processes",
+    TooFewImages: "; to teach classes from all images, without a test, use fairshot new and fairshot teach",
+    errors.FolderUnusable: "; give another --out",
+    errors.FolderOccupied: "; give another --out, or begin anew in this one with --fresh",
+    errors.CodeChanged: "; give another --out, or begin anew in this one with --fresh",
+    errors.OtherTraining: ", --set the others alike",
+    errors.OtherImages: "; say where its own are with --data or --root",
+    errors.PicturesNotFound: "; say where they are with --data",
+    errors.PseudoNovelUnfit: "; change --novel",
+    errors.HeldOutUnfit: "; give a smaller --held-out",
     AddressUnavailable: "; give another --port or --host",
     store_errors.RunWithoutWeights: ": --fresh",
     store_errors.UnknownBackbone: "; give --backbone another name",
@@ -21,50 +36,60 @@ OPTIONS: dict[type, str] = {
     store_errors.TooFewHeldOut: "; give more images, or leave --choose-threshold out",
     store_errors.UnsupportedRun: "; train one with: fairshot run doodles/sss",
 }
+NAMED = 5  # runs that advice names
+SMALL_SIZE, SMALL_RESIZE = 32, 36  # pixels of images that a CPU can learn from in minutes
 
 
 @singledispatch
-def advice(problem: UserError) -> str:
-    """Return what to put behind the message of an error; nothing for those that need no option."""
+def advice(problem: object) -> str:
+    """Return what to put behind the message of an error or a notice; nothing if no option helps."""
     return OPTIONS.get(type(problem), "")
 
 
 @advice.register
-def _(problem: store_errors.NotAStore) -> str:
-    return f": fairshot new {problem.folder} --from RUN, or --backbone NAME"
+def _(problem: errors.NoRun) -> str:
+    """Name the finished runs in the folder, or else beside it; those of the default method first."""
+    for folder in (problem.folder, problem.folder.parent):
+        runs = [str(path.parent) for path in sorted(folder.glob("*/result.json"), key=_of_sss_first)]
+        if runs:
+            return f"; finished runs are {first_of(runs, NAMED)}"
+    return "; give the folder of a run, as `fairshot run` writes it"
+
+
+def _of_sss_first(result: Path) -> tuple[bool, Path]:
+    """Sort runs of SSS before others: every command that takes a run takes those."""
+    try:
+        return json.loads(result.read_bytes()).get("method") != "sss", result
+    except (OSError, ValueError, AttributeError):  # it is no result, or not readable
+        return True, result
 
 
 @advice.register
-def _(problem: store_errors.UnknownClass) -> str:
-    return f"; all are listed by: fairshot classes {problem.folder}"
+def _(notice: progress.RunFinished) -> str:
+    return "" if notice.trial else "; --fresh runs it again"
 
 
 @advice.register
-def _(problem: store_errors.ClassExists) -> str:
-    return f": fairshot merge STORE {problem.name!r} {problem.new_name!r}"
+def _(notice: progress.RunRefused) -> str:
+    return advice(notice.problem)
 
 
 @advice.register
-def _(problem: store_errors.RunImagesMissing) -> str:
-    return (
-        f"{advice(problem.problem)}\nWith --without-images the store is made without them: it has no "
-        "examples of its base classes, and learns what is unknown from the photos it is taught alone"
-    )
+def _(notice: progress.SlowTraining) -> str:
+    text = "; a small network is far faster: --set model.backbone=tiny"
+    if notice.size > SMALL_SIZE:
+        smaller = f"--set model.size={SMALL_SIZE} --set model.resize={SMALL_RESIZE}"
+        text += f"; with smaller pictures it is faster again: {smaller}"
+    return text
 
 
 @advice.register
-def _(problem: UnknownRecipe) -> str:
+def _(problem: errors.UnknownRecipe) -> str:
     return "" if str(problem).endswith("?") else "; fairshot list names them"
 
 
 @advice.register
-def _(problem: BadOverride) -> str:
-    del problem
-    return "; an example is --set training.epochs=10"
-
-
-@advice.register
-def _(problem: MethodNotLoaded) -> str:
+def _(problem: errors.MethodNotLoaded) -> str:
     if problem.kept is None:
         return "; commands that name the file can use it: fairshot run BENCHMARK/file.py:Class, or compare"
     return f", or add --set {shlex.quote(f'method.name={problem.recipe.parent / problem.kept}')}"
@@ -94,18 +119,23 @@ def _(problem: WrongData) -> str:
 
 
 @advice.register
-def _(problem: TooFewImages) -> str:
-    del problem
-    return "; to teach classes from all images, without a test, use fairshot new and fairshot teach"
+def _(problem: store_errors.NotAStore) -> str:
+    return f": fairshot new {problem.folder} --from RUN, or --backbone NAME"
 
 
 @advice.register
-def _(problem: NoGPU) -> str:
-    del problem
-    return "; use --device cpu"
+def _(problem: store_errors.UnknownClass) -> str:
+    return f"; all are listed by: fairshot classes {problem.folder}"
 
 
 @advice.register
-def _(problem: UnevenEpisode) -> str:
-    del problem
-    return ", or another number of --processes"
+def _(problem: store_errors.ClassExists) -> str:
+    return f": fairshot merge STORE {problem.name!r} {problem.new_name!r}"
+
+
+@advice.register
+def _(problem: store_errors.RunImagesMissing) -> str:
+    return (
+        f"{advice(problem.problem)}\nWith --without-images the store is made without them: it has no "
+        "examples of its base classes, and learns what is unknown from the photos it is taught alone"
+    )

@@ -33,7 +33,7 @@ def train_command(
     plain_steps: Annotated[int, typer.Option(min=5, help="Steps of the plain way that are timed.")] = 30,
     set_: Set = [],  # noqa: B006 - typer copies it
 ) -> None:
-    """Images a second of base training, and its share of what the hardware's matrix products reach."""
+    """Images per second of base training, and its share of what the hardware's matrix products reach."""
     from fairshot.recipes import default_recipe, load_recipe
     from fairshot.speed.train import measure_training
     from fairshot.training.hardware import choose_hardware, describe_device
@@ -55,7 +55,7 @@ def train_command(
         )
         for row in rows
     )
-    titles = ("", "images/s", "of matrix\nrate", "s an\nepoch", "compile\ns", "peak\nGB", "times\nplain")
+    titles = ("", "images/s", "of matrix\nrate", "s per\nepoch", "compile\ns", "peak\nGB", "times\nplain")
     print_table(f"base training of {recipe} on {describe_device(fabric)}", titles, cells)
 
 
@@ -70,7 +70,7 @@ def data_command(
     size: Annotated[int, typer.Option(min=8, help="Pixels of the short side in the cache.")] = 256,
     count: Annotated[int, typer.Option(min=8, help="Photographs to generate.")] = 600,
 ) -> None:
-    """Pictures a second: building the cache, reading it, and decoding with PIL in a DataLoader."""
+    """Pictures per second: building the cache, reading it, and decoding with PIL in a DataLoader."""
     from fairshot.benchmarks.cache import Resize
     from fairshot.benchmarks.images import image_files
     from fairshot.speed.data import generated_photographs, measure_data

@@ -1,4 +1,4 @@
-"""`fairshot compare`: a grid of runs on this machine or on a Ray cluster, shown side by side."""
+"""`fairshot compare`: methods on benchmarks, on this machine or on a Ray cluster, side by side."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from fairshot.cli.console import CONSOLE, this_command
-from fairshot.cli.options import Data, Device, Fresh, Minutes, Root, Set
+from fairshot.cli.console import CONSOLE, ConsoleReporter
+from fairshot.cli.options import Data, Device, Fresh, Minutes, Root, Set, study_options
 from fairshot.cli.run import present
 from fairshot.errors import UserError
 
@@ -40,7 +40,7 @@ ClassOrders = Annotated[
 ]
 OnRay = Annotated[
     bool,
-    typer.Option("--ray", help="Run on a Ray cluster, one GPU a run; --out must lie on a shared disk."),
+    typer.Option("--ray", help="Run on a Ray cluster, one GPU per run; --out must be on a shared disk."),
 ]
 Out = Annotated[
     Path | None, typer.Option(help="Folder of the comparison; runs/compare-<benchmark> if not given.")
@@ -69,38 +69,20 @@ def compare_command(
     if on_ray and not max_minutes:
         raise UserError("--max-minutes 0 leaves a run on Ray no time to begin; give it some minutes")
     # All this takes seconds to import, and --help needs none.
-    from fairshot.cli.grid import GridView, complain, run_here, watch
-    from fairshot.evaluation.experiment import RunOptions
-    from fairshot.evaluation.result import Result
     from fairshot.reporting.conditions import conditions_table
-    from fairshot.studies.cluster import RunStatus, run_on_ray
-    from fairshot.studies.plan import plan
-    from fairshot.training.hardware import choose_hardware
+    from fairshot.studies import compare
 
     benchmarks = _benchmarks(benchmarks, data)
     sources = dict.fromkeys(benchmarks) if data is None else [data.resolve().name]
     out = out or Path("runs") / "-".join(["compare", *sources])
-    cells = plan(methods, benchmarks, seeds, class_orders or [None], set_, out)
-    # Of own pictures a run itself finds out whether they are still the same.
-    done = [cell for cell in cells if cell.finished and not fresh and data is None]
-    waiting = [cell for cell in cells if cell not in done]
-    with GridView(cells) as view:
-        for cell in done:
-            view.close(RunStatus(cell), note=f"{cell.out} is finished already; --fresh runs it again")
-        if on_ray and waiting:
-            source = run_on_ray(waiting, device, this_command(), root, data, fresh, max_minutes)
-        else:
-            fabric = choose_hardware(device)
-            place = RunOptions(out, fabric, this_command(), root, data, fresh=fresh, max_minutes=max_minutes)
-            source = run_here(waiting, view, place)
-        problems = watch(source, view)
-    results = [Result.read(cell.out) for cell in cells if cell.finished]
-    if results:
+    options = study_options(ConsoleReporter(), device, data, root, fresh, on_ray, max_minutes)
+    found = compare(methods, out, benchmarks, seeds, class_orders or [None], set_, options)
+    if results := found.results:
         present(results, out)
-        CONSOLE.print(conditions_table(results))
+        CONSOLE.print(conditions_table(list(results.values())))
         page = f"\nas a page: {shlex.join(['fairshot', 'report', str(out)])}"
         CONSOLE.print(page, highlight=False, markup=False, soft_wrap=True)
-    complain(problems)
+    found.check()
 
 
 def _benchmarks(given: list[str], data: Path | None) -> list[str]:

@@ -20,7 +20,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from fairshot.progress import Advance, LogReporter
+from fairshot.cli.advice import advice
+from fairshot.progress import Advance, LogReporter, Notice
 
 CONSOLE = Console()  # what a command is asked for
 MESSAGES = Console(stderr=True)  # what it says meanwhile: progress, notes, errors
@@ -37,8 +38,7 @@ def print_message(text: str) -> None:
     MESSAGES.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def new_bars() -> Progress:
-    """Return an empty view of progress bars, which shows nothing where there is no terminal."""
+def _new_bars() -> Progress:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
@@ -47,17 +47,16 @@ def new_bars() -> Progress:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
         console=MESSAGES,
-        disable=not MESSAGES.is_terminal,
     )
 
 
 class ConsoleReporter(LogReporter):
     """Shows progress, with bars in a view of its own or among others, and keeps the log of a run."""
 
-    def __init__(self, title: str = "", log: Path | None = None, among: Progress | None = None) -> None:
+    def __init__(self, title: str = "", log: Path | None = None, bars: Progress | None = None) -> None:
         super().__init__(log)
         self.title = title
-        self.among = among
+        self.bars = bars  # those under way: a terminal shows one view of them at a time
 
     @contextmanager
     def track(self, what: str, total: int, done: int = 0) -> Iterator[Advance]:
@@ -72,16 +71,22 @@ class ConsoleReporter(LogReporter):
 
             yield advance
 
-    def say(self, text: str) -> None:
-        """Print one line and log it."""
-        print_message(text)
-        super().say(text)
+    def say(self, text: str | Notice) -> None:
+        """Print one line and log it, with the option that helps if there is one."""
+        line = f"{text}{advice(text)}"
+        print_message(line)
+        super().say(line)
+
+    def of_run(self, title: str, log: Path) -> ConsoleReporter:
+        """Return the reporter of one of several runs, whose bars are shown below those of this one."""
+        return ConsoleReporter(title, log, self.bars)
 
     @contextmanager
     def _bar(self, title: str, total: int, done: int) -> Iterator[Advance]:
         """Draw a bar; among others it goes when its work is done."""
-        view = new_bars() if self.among is None else nullcontext(self.among)
-        with view as bars:
+        outer = self.bars
+        with _new_bars() if outer is None else nullcontext(outer) as bars:
+            self.bars = bars
             bar = bars.add_task(title, total=total, completed=done, note="")
 
             def advance(units: int = 1, note: str = "") -> None:
@@ -90,7 +95,8 @@ class ConsoleReporter(LogReporter):
             try:
                 yield advance
             finally:
-                if self.among is not None:
+                self.bars = outer
+                if outer is not None:
                     bars.remove_task(bar)
 
 
@@ -104,7 +110,7 @@ def _lines(title: str, total: int, done: int) -> Iterator[Advance]:
         nonlocal done, printed
         done += units
         now = time.monotonic()
-        if now - printed >= SECONDS_BETWEEN_LINES and done < total:
+        if now - printed >= SECONDS_BETWEEN_LINES and before < done < total:
             left = timedelta(seconds=round((now - began) / (done - before) * (total - done)))
             print_message(f"{title}: {done:,} of {total:,}, about {left} left  {note}".rstrip())
             printed = now

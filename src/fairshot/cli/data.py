@@ -63,7 +63,7 @@ def check_command(name: Name, root: Root = None) -> None:
         classes, images, least, seen = map(str, counts)
         shots = least if each.min() == each.max() else f"{least} to {each.max()}"
         rows.append(("base" if number == 0 else str(number), classes, images, shots, seen))
-    titles = ("session", "classes", "training images", "a class", "test images so far")
+    titles = ("session", "classes", "training images", "per class", "test images so far")
     print_table(dataset.title, titles, rows)
     found = f"{name}: complete, in {dataset.find(folder)}"
     CONSOLE.print(found, markup=False, highlight=False, soft_wrap=True)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from fairshot.cli.console import ConsoleReporter, this_command
+
+if TYPE_CHECKING:
+    from fairshot.studies import StudyOptions
 
 Set = Annotated[
     list[str],
@@ -44,6 +50,21 @@ Novel = Annotated[
 HeldOut = Annotated[
     int | None,
     typer.Option(
-        min=1, help="Training images a class that play test images; a fifth, at most 50, if not given."
+        min=1, help="Training images per class that play test images; a fifth, at most 50, if not given."
     ),
 ]
+
+
+def study_options(
+    reporter: ConsoleReporter,
+    device: str,
+    data: Path | None = None,
+    root: Path | None = None,
+    fresh: bool = False,
+    on_ray: bool = False,
+    max_minutes: float = math.inf,
+) -> StudyOptions:
+    """Return how the runs of a study are run."""
+    from fairshot.studies import StudyOptions  # torch: seconds, and --help needs none
+
+    return StudyOptions(device, root, data, fresh, on_ray, max_minutes, this_command(), reporter)

@@ -68,7 +68,7 @@ class Overview(TyperGroup):
     """Holds a stand-in for each command, and imports the command itself when it is called."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Put the command in the place of its stand-in."""
+        """Return the command instead of its stand-in."""
         name, stand_in, rest = super().resolve_command(ctx, args)
         return name, stand_in and load_command(str(name)), rest
 

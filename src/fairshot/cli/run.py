@@ -6,7 +6,6 @@ What needs torch is imported where it is used: that takes seconds, and --help ne
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,9 +14,9 @@ import typer
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
 from fairshot.cli.options import Base, Data, Device, Fresh, Minutes, Root, Seed, Set
 from fairshot.errors import UserError
+from fairshot.progress import SILENT, Reporter
 
 if TYPE_CHECKING:
-    from fairshot.evaluation.experiment import RunOptions
     from fairshot.evaluation.result import Result
     from fairshot.recipes import Recipe
 
@@ -63,46 +62,38 @@ def run_command(
 
     Interrupted at any moment, the same command goes on where it stopped.
     """
-    from fairshot.evaluation.experiment import RunOptions
+    from fairshot.evaluation.experiment import RunOptions, run
+    from fairshot.evaluation.run_folder import LOG
     from fairshot.recipes import default_recipe, load_recipe
     from fairshot.training.hardware import choose_hardware
 
     if split is not None and data is None:
         raise UserError("--split goes with --data: it says how own pictures were split")
     chosen = load_recipe(recipe or default_recipe("folder" if data else "doodles"), set_, seed)
-    folder = out or Path("runs") / f"{source_name(chosen, data)}-{chosen.method_name}-seed{chosen.seed}"
+    source = source_name(chosen, data)
+    folder = out or Path("runs") / f"{source}-{chosen.method_name}-seed{chosen.seed}"
     fabric = choose_hardware(device, processes, machines)
-    result = run_with_bars(
-        chosen, RunOptions(folder, fabric, this_command(), root, data, split, base, fresh, max_minutes)
-    )
+    reporter: Reporter = SILENT
+    if fabric.is_global_zero:
+        reporter = ConsoleReporter(f"{chosen.method_name} {source}", folder / LOG)
+    inputs = (this_command(), root, data, split, base)
+    result = run(chosen, RunOptions(folder, fabric, *inputs, fresh, max_minutes, reporter))
     if result is not None:
-        present([result], folder)
+        present({folder: result}, folder)
 
 
-def run_with_bars(recipe: Recipe, place: RunOptions) -> Result | None:
-    """Run a recipe with bars and a log, then draw its figures."""
-    from fairshot.evaluation.experiment import run
-    from fairshot.evaluation.run_folder import FIGURES, LOG
-    from fairshot.reporting.figures import write_figures
-
-    if place.fabric.is_global_zero:
-        title = f"{recipe.method_name} {source_name(recipe, place.photos)}"
-        place = replace(place, reporter=ConsoleReporter(title, place.out / LOG))
-    result = run(recipe, place)
-    if result is not None:
-        write_figures([result], place.out / FIGURES)
-    return result
-
-
-def present(results: list[Result], out: Path) -> None:
-    """Print runs side by side and draw them in common figures."""
+def present(results: dict[Path, Result], out: Path) -> None:
+    """Print runs side by side; draw the figures of each that has none, and those of all together."""
     from fairshot.evaluation.run_folder import FIGURES
     from fairshot.reporting.figures import write_figures
     from fairshot.reporting.tables import side_by_side
 
-    CONSOLE.print(side_by_side(results, CONSOLE.width))
+    for run, result in results.items():
+        if not (run / FIGURES).is_dir():
+            write_figures([result], run / FIGURES)
+    CONSOLE.print(side_by_side(list(results.values()), CONSOLE.width))
     if len(results) > 1:
-        write_figures(results, out / FIGURES)
+        write_figures(list(results.values()), out / FIGURES)
     CONSOLE.print(f"\nwritten to {out}", highlight=False)
 
 

@@ -11,8 +11,8 @@ from fairshot.reporting.terminal import heading, plain_table
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print names on the left, broken between words where they are long, and numbers, never broken."""
     table = plain_table()
-    for place, column in enumerate(columns):
-        number = place > 0
+    for index, column in enumerate(columns):
+        number = index > 0
         table.add_column(column, justify="right" if number else "left", no_wrap=number, overflow="fold")
     for row in rows:
         table.add_row(*row)

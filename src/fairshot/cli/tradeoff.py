@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
-from fairshot.cli.options import Data, Device, HeldOut, Novel, Root
+from fairshot.cli.console import CONSOLE, ConsoleReporter
+from fairshot.cli.options import Data, Device, HeldOut, Novel, Root, study_options
+from fairshot.cli.suggestions import command_on_base
+
+if TYPE_CHECKING:
+    from fairshot.studies import TradeOff
 
 
 def tradeoff_command(
@@ -24,6 +30,12 @@ def tradeoff_command(
     novel: Novel = None,
     held_out: HeldOut = None,
     draws: Annotated[int, typer.Option(min=1, help="Draws of sessions, shots and test images.")] = 10,
+    splits: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Splits into base and pseudo-novel classes, one training each; their mean decides."
+        ),
+    ] = 1,
     device: Device = "auto",
     data: Data = None,
     root: Root = None,
@@ -39,7 +51,34 @@ def tradeoff_command(
     fairshot run RUN/recipe.yaml --base RUN --set method.mirror=true --out RUN2
     """
     # All this takes seconds to import, and --help needs none.
-    from fairshot.cli.curves import draw_curves
-    from fairshot.evaluation.run_folder import PSEUDO_NOVEL
+    from fairshot.evaluation.run_folder import LOG, PSEUDO_NOVEL, TRADEOFF_PAGE
+    from fairshot.studies import choose_gate
 
-    draw_curves(run, pseudo or run / PSEUDO_NOVEL, (novel, held_out, draws), device, data, root)
+    folder = pseudo or run / PSEUDO_NOVEL
+    options = study_options(ConsoleReporter("tradeoff", folder / LOG), device, data, root)
+    found = choose_gate(run, folder, novel, held_out, draws, splits, options)
+    CONSOLE.print(_table(found))
+    page = f"all {len(found.points)} points: {run / TRADEOFF_PAGE}"
+    CONSOLE.print(page, highlight=False, soft_wrap=True)
+    CONSOLE.print(f"best on pseudo-novel classes: {found.best.rule}; to run it:", highlight=False)
+    command = command_on_base(run, found.best.method, f"{run}-gate", data, root)
+    CONSOLE.print(f"  {command}", highlight=False, soft_wrap=True)
+
+
+def _table(found: TradeOff) -> Table:
+    """Show each rule as chosen, and Resistance as the run has it.
+
+    Their order is that of pseudo-novel classes: one by test images would invite a choice on them.
+    """
+    table = Table(  # 80 columns hold it
+        title="each rule on test images: averages over sessions, in %",
+        caption="> chosen on pseudo-novel classes, the best there first; Both: mean of Overall and Harmonic",
+        padding=(0, 0, 0, 1),
+    )
+    for title in ("", "strength", "Overall", "Base", "Inc", "Harmonic", "Both"):
+        table.add_column(title, justify="right" if title else "left", no_wrap=True)
+    shown = [point for point in found.points if point.tuned or point.of_run]
+    for point in sorted(shown, key=lambda point: found.chosen[point.rule].both, reverse=True):
+        name = ("> " if point.tuned else "  ") + point.rule + " of the run" * point.of_run
+        table.add_row(name, f"{point.setting:g}", *point.values)
+    return table

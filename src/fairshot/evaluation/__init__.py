@@ -1,1 +1,1 @@
-"""Session loop, confusion matrices, metrics, diagnostics."""
+"""One run, from recipe to result: the session loop, confusion matrices, metrics, diagnostics."""

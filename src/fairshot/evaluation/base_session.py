@@ -11,9 +11,9 @@ from safetensors import safe_open
 from safetensors.torch import load
 
 from fairshot.benchmarks.stream import Stream
-from fairshot.errors import UserError, first_of
+from fairshot.errors import OtherImages, OtherTraining, UserError, first_of
 from fairshot.evaluation.result import Result
-from fairshot.evaluation.run_folder import MODEL, NAMED, RESULT, recipe_of
+from fairshot.evaluation.run_folder import MODEL, RESULT, recipe_of
 from fairshot.methods import build
 from fairshot.methods.method import Method
 from fairshot.recipes import Recipe
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 BASE_IMAGES = "base_images"  # in the metadata of a model: the digest of what it was trained on
+NAMED = 5  # classes that a message names
 
 
 def build_method(recipe: Recipe, stream: Stream) -> Method[Any]:
@@ -45,7 +46,7 @@ def restore_method(run: Path, recipe: Recipe, stream: Stream, fabric: Fabric) ->
 def load_base_session(run: Path, recipe: Recipe, method: Method[Any], stream: Stream, fabric: Fabric) -> None:
     """Give a method what a run of the same training learnt in its base session.
 
-    If the run decided otherwise, only its network is taken, and the classifiers of the base classes are made
+    If the run decided otherwise, only its network is loaded, and the classifiers of the base classes are made
     anew.
     """
     method.embedder.to(fabric.device)
@@ -58,18 +59,14 @@ def load_base_session(run: Path, recipe: Recipe, method: Method[Any], stream: St
 
 
 def check_base(run: Path, recipe: Recipe) -> None:
-    """Refuse a run whose base session a recipe cannot take over."""
+    """Refuse a run whose base session a recipe cannot use."""
     if not (run / MODEL).is_file():
         raise UserError(
             f"{run} holds no {MODEL}: it is not a run, its base session is not finished, or its weights were "
             "not kept; repeat the run"
         )
-    differing = differences(recipe_of(run).training_part(), recipe.training_part())
-    if differing:
-        raise UserError(
-            f"the base session of {run} comes from another recipe: {differing}; only settings of the "
-            "decision may differ, --set the others alike"
-        )
+    if differing := differences(recipe_of(run).training_part(), recipe.training_part()):
+        raise OtherTraining(run, differing)
 
 
 def check_images(run: Path, stream: Stream) -> None:
@@ -80,14 +77,11 @@ def check_images(run: Path, stream: Stream) -> None:
     theirs = Result.read(run).base_names if (run / RESULT).is_file() else ours
     same = theirs == ours if known is None else known == stream.base.train.sha256()
     if not same:
-        raise UserError(
-            f"the base session of {run} was on other images than those found here: "
-            f"{_difference(theirs, ours)}; say where its own lie with --data or --root"
-        )
+        raise OtherImages(run, _difference(theirs, ours))
 
 
 def _difference(theirs: list[str], ours: list[str]) -> str:
-    """Say what sets images of these classes apart."""
+    """Say how images of these classes differ."""
     pairs = zip_longest(theirs, ours, fillvalue="none")
     if differing := [(there, here) for there, here in pairs if there != here]:
         there, here = (first_of(names, NAMED) for names in zip(*differing, strict=True))

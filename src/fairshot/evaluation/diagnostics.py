@@ -1,4 +1,4 @@
-"""Diagnostics: what lies behind an accuracy. Where features sit, and who takes images from whom."""
+"""Diagnostics: feature mapping occupancy, and which novel classes base classes are confused with."""
 
 from __future__ import annotations
 
@@ -26,19 +26,16 @@ def base_occupancy(features: torch.Tensor, labels: torch.Tensor, base_classes: i
 
 @dataclass(frozen=True)
 class Loss:
-    """A base class, what it lost since the base session, and which novel class took most of its images."""
+    """A base class, what it lost since the base session, and the novel class it is most confused with."""
 
     base_class: int
     points: float  # of accuracy lost, in %; negative: gained
-    taken_by: int
-    taken: float  # share of its images answered with that class, in %
+    confused_with: int
+    share: float  # of its images that are answered with that class, in %
 
 
 def losses(first: Ints, last: Ints) -> list[Loss]:
-    """Compare the confusion matrices of the base session and of a later one: the greatest loss first.
-
-    Each base class is named with the novel class that takes most of its images.
-    """
+    """Compare the confusion matrices of the base session and of a later one: the greatest loss first."""
     base = len(first)
     if len(last) <= base:
         raise ValueError(f"the later matrix has {len(last)} classes; more than the {base} base ones expected")
@@ -46,8 +43,8 @@ def losses(first: Ints, last: Ints) -> list[Loss]:
     rows = last[:base]
     share = 100 * rows / rows.sum(1, keepdims=True).clip(min=1)
     points = before - np.diagonal(share)
-    thief = share[:, base:].argmax(1) + base
+    novel = share[:, base:].argmax(1) + base
     return [
-        Loss(int(c), float(points[c]), int(thief[c]), float(share[c, thief[c]]))
+        Loss(int(c), float(points[c]), int(novel[c]), float(share[c, novel[c]]))
         for c in np.argsort(-points, kind="stable")
     ]

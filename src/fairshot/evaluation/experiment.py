@@ -1,4 +1,4 @@
-"""Experiment: a recipe becomes a run folder. Interrupted anywhere, the same call goes on from there."""
+"""One run: a recipe becomes a folder with a result. Interrupted anywhere, the same call goes on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from fairshot.benchmarks import load_stream
 from fairshot.benchmarks.cache import Resize
 from fairshot.benchmarks.image_folder import Split, load_folder, replay_folder
 from fairshot.benchmarks.stream import Stream
-from fairshot.errors import UserError
+from fairshot.errors import CodeChanged, FolderOccupied, FolderUnusable, PicturesNotFound
 from fairshot.evaluation.base_session import (
     BASE_IMAGES,
     build_method,
@@ -48,7 +48,7 @@ from fairshot.files import remove_partial, write_atomically
 from fairshot.methods.method import Method
 from fairshot.methods.plugins import plugin_file
 from fairshot.models.embedder import ModelSettings
-from fairshot.progress import SILENT, Reporter
+from fairshot.progress import SILENT, Reporter, RunFinished, SlowTraining
 from fairshot.recipes import Recipe
 from fairshot.settings import differences
 from fairshot.training.hardware import describe_device
@@ -59,13 +59,12 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 OWN_PICTURES = "folder"  # the benchmark name of recipes for own pictures
-SMALL_SIZE, SMALL_RESIZE = 32, 36  # pixels, of pictures that a CPU can learn from in minutes
-MUCH_FOR_A_CPU = 5e9  # weights of a backbone times the pixels it looks at: ResNet-18 from 22 pixels a side on
+SLOW_ON_CPU = 5e9  # weights of a backbone times pixels of an image: ResNet-18 from 22 pixels a side on
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Where and how a recipe is run: nothing here changes its numbers on one kind of device."""
+    """Where and how a recipe is run: nothing but `prepare` changes its numbers on one kind of device."""
 
     out: Path
     fabric: Fabric
@@ -73,41 +72,81 @@ class RunOptions:
     root: Path | None = None  # where benchmarks are looked for
     photos: Path | None = None  # own pictures instead of a benchmark: photos/<class>/*
     split: Path | None = None  # an earlier run whose split of these pictures is used again
-    base: Path | None = None  # a finished run whose base session is taken over instead of training one
-    fresh: bool = False  # forget what an earlier call left in `out`
+    base: Path | None = None  # a finished run whose base session is loaded instead of training one
+    fresh: bool = False  # remove what an earlier call left in `out`
     max_minutes: float = math.inf
     reporter: Reporter = SILENT
+    prepare: Callable[[Stream], Stream] | None = None  # makes another stream from that of the benchmark
     call: str = ""  # the name of a call that may begin a run several times, and clears a fresh one once
 
 
-def run(recipe: Recipe, place: RunOptions) -> Result | None:
+def run(recipe: Recipe, options: RunOptions) -> Result | None:
     """Run a recipe to its result; a finished run is read, an interrupted one continued.
 
     Of several processes the first writes and gets the result; the others only train, and get None.
     """
-    check_taken_over(recipe, place)
-    stream, split = load_pictures(recipe, place)
-    if place.base is not None:
-        check_images(place.base, stream)
+    check_base_fits(recipe, options.base, options.out, options.fresh)
+    stream, split = load_pictures(recipe, options)
+    if options.prepare is not None:
+        stream = options.prepare(stream)
+    if options.base is not None:
+        check_images(options.base, stream)
     method = build_method(recipe, stream)  # before anything is written: it may refuse its settings
-    with _prepared(recipe, place) if place.fabric.is_global_zero else nullcontext():
-        place.fabric.barrier()  # the folder is in order before anybody reads it
-        if (place.out / RESULT).is_file():
-            place.reporter.say(f"{place.out} is finished already; --fresh runs it again")
-            return Result.read(place.out) if place.fabric.is_global_zero else None
-        if split is not None and place.fabric.is_global_zero:
-            split.write(place.out)
+    first = options.fabric.is_global_zero
+    with _prepared(recipe, options) if first else nullcontext():
+        options.fabric.barrier()  # the folder is in order before anybody reads it
+        if (options.out / RESULT).is_file():
+            options.reporter.say(RunFinished(options.out, trial=options.prepare is not None))
+            return Result.read(options.out) if first else None
+        if split is not None and first:
+            split.write(options.out)
             for line in split.summary():
-                place.reporter.say(line)
-        return _run(recipe, stream, method, place)
+                options.reporter.say(line)
+        return _run(recipe, stream, method, options)
 
 
-def load_pictures(recipe: Recipe, place: RunOptions) -> tuple[Stream, Split | None]:
+def _run(recipe: Recipe, stream: Stream, method: Method[Any], options: RunOptions) -> Result | None:
+    """Train or load the base session, go through the other sessions, write what came of it."""
+    began = time.monotonic()
+    trainer = Trainer(
+        fabric=options.fabric,
+        settings=recipe.training,
+        views=recipe.views,
+        size=recipe.model.size,
+        seed=recipe.seed,
+        folder=options.out / CHECKPOINTS,
+        reporter=options.reporter,
+        deadline=began + 60 * options.max_minutes,
+    )
+    if options.base is None:
+        _warn_if_slow(recipe, method, options)
+        method.fit_base(stream.base.train, trainer)
+    else:
+        load_base_session(options.base, recipe, method, stream, options.fabric)
+    trained = time.monotonic()
+    if not options.fabric.is_global_zero:
+        return None
+    seen = {BASE_IMAGES: stream.base.train.sha256()}
+    write_atomically(options.out / MODEL, save(_plain(method.tensors()), metadata=seen))
+    write_atomically(options.out / TRAINING, _as_csv(trainer.history))
+    outcome = run_sessions(method, stream, options.reporter)
+    seconds = {
+        "compilation": trainer.compile_seconds,
+        "base session": trained - began + trainer.earlier_seconds - trainer.compile_seconds,
+        "sessions": time.monotonic() - trained,
+    }
+    _write_features(outcome, method.base_classes, options.out)
+    result = _result(recipe, stream, options, method, outcome, seconds)
+    result.write(options.out)
+    return result
+
+
+def load_pictures(recipe: Recipe, options: RunOptions) -> tuple[Stream, Split | None]:
     """Load a benchmark; or own pictures, split as the run named, this one or its base did before."""
-    runs = [place.base] if place.fresh else [place.out, place.base]
+    runs = [options.base] if options.fresh else [options.out, options.base]
     earlier = [run for run in runs if run is not None and had_own_pictures(run)]
-    split = place.split or next(iter(earlier), None)
-    return find_pictures(recipe, place.root, place.photos, split, place.reporter)
+    split = options.split or next(iter(earlier), None)
+    return find_pictures(recipe, options.root, options.photos, split, options.reporter)
 
 
 def find_pictures(
@@ -118,7 +157,7 @@ def find_pictures(
         photos = remembered_pictures(earlier)
     if photos is None:
         if recipe.benchmark.name == OWN_PICTURES:
-            raise UserError("benchmark.name: this recipe is for own pictures; say where they lie with --data")
+            raise PicturesNotFound("benchmark.name: this recipe is for own pictures, and no folder was given")
         return load_stream(recipe.benchmark.name, recipe.benchmark, root, reporter), None
     resize = Resize(own_pictures_side(recipe.model), enlarge=False)
     if earlier is None:
@@ -132,9 +171,9 @@ def remembered_pictures(earlier: Path) -> Path:
     """Return the folder of own pictures that an earlier run, or its split, remembers."""
     photos = Split.read(earlier).photos
     if photos is None:
-        raise UserError(f"{earlier} was on own pictures; say where they lie with --data")
+        raise PicturesNotFound(f"{earlier} was on own pictures, and does not say where they are")
     if not Path(photos).is_dir():
-        raise UserError(f"the pictures of {earlier} lay in {photos}; say where they lie now with --data")
+        raise PicturesNotFound(f"the pictures of {earlier} were in {photos}, which is no longer there")
     return Path(photos)
 
 
@@ -148,118 +187,65 @@ def own_pictures_side(model: ModelSettings) -> int:
     return 2 * model.size
 
 
-def _run(recipe: Recipe, stream: Stream, method: Method[Any], place: RunOptions) -> Result | None:
-    began = time.monotonic()
-    trainer = Trainer(
-        fabric=place.fabric,
-        settings=recipe.training,
-        views=recipe.views,
-        size=recipe.model.size,
-        seed=recipe.seed,
-        folder=place.out / CHECKPOINTS,
-        reporter=place.reporter,
-        deadline=began + 60 * place.max_minutes,
-    )
-    if place.base is None:
-        _warn_if_slow(recipe, method, place)
-        method.fit_base(stream.base.train, trainer)
-    else:
-        load_base_session(place.base, recipe, method, stream, place.fabric)
-    trained = time.monotonic()
-    if not place.fabric.is_global_zero:
-        return None
-    seen = {BASE_IMAGES: stream.base.train.sha256()}
-    write_atomically(place.out / MODEL, save(_plain(method.tensors()), metadata=seen))
-    write_atomically(place.out / TRAINING, _as_csv(trainer.history))
-    outcome = run_sessions(method, stream, place.reporter)
-    result = _result(recipe, stream, place, method, outcome)
-    result.seconds = {
-        "compilation": trainer.compile_seconds,
-        "base session": trained - began + trainer.earlier_seconds - trainer.compile_seconds,
-        "sessions": time.monotonic() - trained,
-    }
-    _write_features(outcome, method.base_classes, place.out)
-    result.write(place.out)
-    return result
-
-
-def _warn_if_slow(recipe: Recipe, method: Method[Any], place: RunOptions) -> None:
-    """Say what helps where a network that was meant for a GPU is trained without one."""
-    weights = sum(weight.numel() for weight in method.embedder.backbone.parameters())
-    if place.fabric.device.type == "cpu" and weights * recipe.model.size**2 > MUCH_FOR_A_CPU:
-        advice = (
-            f"{recipe.model.backbone} at {recipe.model.size} pixels is very slow to train on a CPU; a small "
-            "network is far faster: --set model.backbone=tiny"
-        )
-        if recipe.model.size > SMALL_SIZE:
-            advice += (
-                f"; with smaller pictures it is faster again: --set model.size={SMALL_SIZE} --set "
-                f"model.resize={SMALL_RESIZE}"
-            )
-        place.reporter.say(advice)
-
-
-def check_taken_over(recipe: Recipe, place: RunOptions) -> None:
-    """Refuse a base session, if one is given, that a recipe cannot take over, or that this would clear."""
-    if place.base is None:
+def check_base_fits(recipe: Recipe, base: Path | None, out: Path, fresh: bool) -> None:
+    """Refuse a base session, if one is given, that a recipe cannot use, or that a fresh run would clear."""
+    if base is None:
         return
-    if place.fresh and place.base.resolve() == place.out.resolve():
-        raise UserError(f"{place.base} gives the base session and cannot be run afresh; give another --out")
-    check_base(place.base, recipe)
+    if fresh and base.resolve() == out.resolve():
+        raise FolderUnusable(out, "gives the base session and cannot be run afresh")
+    check_base(base, recipe)
+
+
+def _warn_if_slow(recipe: Recipe, method: Method[Any], options: RunOptions) -> None:
+    weights = sum(weight.numel() for weight in method.embedder.backbone.parameters())
+    if options.fabric.device.type == "cpu" and weights * recipe.model.size**2 > SLOW_ON_CPU:
+        options.reporter.say(SlowTraining(recipe.model.backbone, recipe.model.size))
 
 
 def _result(
-    recipe: Recipe, stream: Stream, place: RunOptions, method: Method[Any], outcome: Outcome
+    recipe: Recipe,
+    stream: Stream,
+    options: RunOptions,
+    method: Method[Any],
+    outcome: Outcome,
+    seconds: dict[str, float],
 ) -> Result:
     return Result(
         method=recipe.method_name,
         benchmark=stream.benchmark,
         seed=recipe.seed,
-        command=place.command,
+        command=options.command,
         recipe=recipe.as_dict(),
         class_names=list(stream.class_names),
         sessions=[list(session.classes) for session in stream.sessions],
         confusions=[matrix.tolist() for matrix in outcome.confusions],
         novel_only=outcome.novel_only,
         transductive=method.transductive,
-        seconds={},
-        environment=Environment.current(describe_device(place.fabric)),
-        pictures=Split.read(place.out).pictures if had_own_pictures(place.out) else "",
+        seconds=seconds,
+        environment=Environment.current(describe_device(options.fabric)),
+        pictures=Split.read(options.out).pictures if had_own_pictures(options.out) else "",
     )
 
 
 @contextmanager
-def _prepared(recipe: Recipe, place: RunOptions) -> Iterator[None]:
+def _prepared(recipe: Recipe, options: RunOptions) -> Iterator[None]:
     """Keep other processes out of the run folder, and another recipe's leftovers out of this run."""
-    own = plugin_file(recipe.method_name)
+    out, own = options.out, plugin_file(recipe.method_name)
     code = None if own is None else own.read_bytes()  # it may be what a fresh run clears
-    with lock_run(place.out):
-        if place.fresh:
-            clear_run(place.out, place.call)
-        remove_partial(place.out)
-        if not (place.out / RECIPE).is_file():
-            write_atomically(place.out / RECIPE, recipe.as_yaml().encode())
-        elif (recorded := recorded_recipe(place.out)) != recipe:
+    with lock_run(out):
+        if options.fresh:
+            clear_run(out, options.call)
+        remove_partial(out)
+        if not (out / RECIPE).is_file():
+            write_atomically(out / RECIPE, recipe.as_yaml().encode())
+        elif (recorded := recorded_recipe(out)) != recipe:
             known = "unknown here" if recorded is None else differences(recorded.as_dict(), recipe.as_dict())
-            raise UserError(
-                f"{place.out} holds a run of another recipe: {known}; give another --out, or begin anew "
-                "in this one with --fresh"
-            )
-        if own is not None and code is not None:
-            _keep_own_method(recipe.method_name, code, place.out)
+            raise FolderOccupied(out, f"a run of another recipe: {known}")
+        if own is not None and code_has_changed(out, recipe.method_name):
+            raise CodeChanged(own, out)
+        if code is not None and not (out / RESULT).is_file():
+            write_atomically(out / OWN_METHOD, code)
         yield
-
-
-def _keep_own_method(name: str, code: bytes, out: Path) -> None:
-    """Keep the file of a method of one's own, and refuse one that is no longer what began the run."""
-    kept = out / OWN_METHOD
-    if code_has_changed(out, name):
-        raise UserError(
-            f"{plugin_file(name)} has changed since the run in {out} began (see {kept}); give another --out, "
-            "or begin anew in this one with --fresh"
-        )
-    if not (out / RESULT).is_file():
-        write_atomically(kept, code)
 
 
 def _as_csv(rows: list[Row]) -> bytes:

@@ -12,9 +12,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from fairshot.benchmarks.pictures import Ints
-from fairshot.errors import UserError
+from fairshot.errors import NoRun, UserError
 from fairshot.evaluation.metrics import Metrics, metrics_from_confusions
-from fairshot.evaluation.run_folder import RESULT, nearby_runs
+from fairshot.evaluation.run_folder import RESULT
 from fairshot.files import write_atomically
 
 RECORDED_PACKAGES = ("fairshot", "torch", "torchvision", "timm", "lightning-fabric", "scikit-learn", "numpy")
@@ -87,10 +87,7 @@ class Result(BaseModel):
         """Read the result of a run from its folder."""
         path = folder / RESULT
         if not path.is_file():
-            raise UserError(
-                f"{folder} holds no {RESULT}: the run is not finished, or this is not a run"
-                f"{nearby_runs(folder)}"
-            )
+            raise NoRun(folder, RESULT)
         try:
             return cls.model_validate_json(path.read_bytes())
         except ValueError as problem:

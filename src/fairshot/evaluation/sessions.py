@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairshot.benchmarks.pictures import Ints
 from fairshot.benchmarks.stream import Stream
-from fairshot.evaluation.confusion import confusion_matrix
+from fairshot.evaluation.metrics import confusion_matrix
 from fairshot.methods.method import Method
 from fairshot.models.embedder import Features
 from fairshot.progress import SILENT, Reporter

@@ -14,7 +14,7 @@ from fairshot.reporting.ablations import components_table, feature_tables
 from fairshot.reporting.export import to_markdown
 from fairshot.reporting.groups import group_results
 from fairshot.reporting.papertables import PaperTable
-from fairshot.reporting.published import published
+from fairshot.studies.published import published
 
 GREATEST_LOSSES = 10
 
@@ -71,6 +71,6 @@ def _losses(result: Result) -> list[str]:
         "|---|---|---|---|",
     ]
     for one in found[:GREATEST_LOSSES]:
-        cells = (names[one.base_class], f"{one.points:.2f}", names[one.taken_by], f"{one.taken:.2f}")
+        cells = (names[one.base_class], f"{one.points:.2f}", names[one.confused_with], f"{one.share:.2f}")
         lines.append(f"| {' | '.join(cells)} |")
     return lines

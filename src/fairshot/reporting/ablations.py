@@ -19,9 +19,9 @@ from fairshot.reporting.papertables import (
     session_source,
     summary_source,
 )
-from fairshot.reporting.published import FeaturesRow, Published
 from fairshot.reporting.settings import PARTS, decision_of, parts_of, without_seed
 from fairshot.settings import flat
+from fairshot.studies.published import FeaturesRow, Published
 
 BENCHMARK = "cifar100"  # on which the paper printed its ablations
 NOT_ALONE = "what lies between two of them is not owed to the parts alone"

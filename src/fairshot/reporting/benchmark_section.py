@@ -23,11 +23,11 @@ from fairshot.reporting.papertables import (
     session_table,
     summary_table,
 )
-from fairshot.reporting.published import PublishedRow, published
 from fairshot.reporting.report_figures import FigureWriter, ReportFigure
 from fairshot.reporting.runs import Run
 from fairshot.reporting.style import method_name
 from fairshot.reporting.svg import picture_address
+from fairshot.studies.published import PublishedRow, published
 
 MOST_UNFOLDED = 4  # methods that a page shows one by one without being asked
 

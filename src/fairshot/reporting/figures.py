@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from fairshot.evaluation.result import Result
 from fairshot.reporting.groups import Group, by_benchmark, group_results
 from fairshot.reporting.measures import BASE, CINC, INC, OVERALL, PINC, SessionMeasure
-from fairshot.reporting.published import PublishedRow
 from fairshot.reporting.style import (
     BASE_COLOUR,
     DASHES,
@@ -39,6 +38,7 @@ from fairshot.reporting.style import (
     panel_grid,
     save,
 )
+from fairshot.studies.published import PublishedRow
 
 MOST_METHODS_A_PANEL = len(DASHES)  # where a colour means a kind of classes, and dashes the methods
 

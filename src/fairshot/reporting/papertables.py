@@ -22,8 +22,8 @@ from fairshot.reporting.measures import (
     SummaryMeasure,
     best,
 )
-from fairshot.reporting.published import PublishedRow
-from fairshot.reporting.settings import backbone_of, same_name
+from fairshot.reporting.settings import backbone_of
+from fairshot.studies.published import PublishedRow, same_name
 
 TRANSDUCTIVE = "transductive: unlabelled test images moved the classifiers"
 

@@ -6,20 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from fairshot.errors import UserError
 from fairshot.files import write_atomically
 from fairshot.reporting.conditions import conditions
 from fairshot.reporting.groups import Group, Spread, by_benchmark, group_results
 from fairshot.reporting.measures import INC_AVG, LAST, OVERALL, OVERALL_AVG
-from fairshot.reporting.published import PublishedRow, published
 from fairshot.reporting.runs import find_runs, read_run
-from fairshot.reporting.settings import section
+from fairshot.studies.published import PublishedRow
+from fairshot.studies.reproducibility import REASONS, Verdict, judge, read_reasons
 
 PAGE = "REPRODUCIBILITY.md"
-REASONS = "verdicts.yaml"  # beside the runs, by hand: method, or a line of the table -> why it is not reached
-CLOSE = 1.0  # points of average overall accuracy
 NO_REASON = f"No reason is known yet; write one into `{REASONS}`."
 INTRODUCTION = """
 Written by `{command}` from the runs of that folder. Overall accuracy in percent: of session 0,
@@ -35,45 +31,21 @@ take longer than one that has it to itself.
 
 @dataclass(frozen=True)
 class Comparison:
-    """One method: our runs, its own published row, and the row of the paper of SSS."""
+    """One method: our runs, what was published, and why it is not reached."""
 
     group: Group
-    own: PublishedRow | None
-    rerun: PublishedRow | None
+    verdict: Verdict
     reason: str | None
 
     @property
-    def average(self) -> Spread:
+    def average(self) -> Spread | None:
         """Our average overall accuracy."""
-        average = self.group.summary(OVERALL_AVG.pick)
-        assert average is not None  # every run has one
-        return average
-
-    @property
-    def gap(self) -> float | None:
-        """Our average less the published one, as it reads with two digits."""
-        row = self.own or self.rerun
-        return None if row is None else round(round(self.average.mean, 2) - round(row.average, 2), 2)
+        return self.group.summary(OVERALL_AVG.pick)
 
     @property
     def novel(self) -> Spread | None:
         """Our accuracy of novel classes."""
         return self.group.summary(INC_AVG.pick)
-
-    @property
-    def published_novel(self) -> float | None:
-        """Theirs, from whichever row has it."""
-        rows = [row for row in (self.own, self.rerun) if row is not None]
-        return next((row.inc_average for row in rows if row.inc_average is not None), None)
-
-    @property
-    def verdict(self) -> str:
-        """Say it plainly."""
-        if self.gap is None:
-            return "no published figures known to us"
-        if self.gap >= 0:
-            return "reached"
-        return "within 1 point" if self.gap >= -CLOSE else "not reached"
 
 
 def write_reproducibility(folder: Path, out: Path | None = None, command: str = "") -> Path:
@@ -85,7 +57,7 @@ def write_reproducibility(folder: Path, out: Path | None = None, command: str = 
         raise UserError(f"{folder} holds no finished run; its runs have no result.json yet")
     all_groups = group_results(results)
     names = {name for group in all_groups for name in (group.label, group.results[0].method)}
-    reasons = _read_reasons(folder / REASONS, names)
+    reasons = read_reasons(folder, names)
     lines = ["# Reproducibility", INTRODUCTION.format(command=command or "fairshot reproducibility")]
     for benchmark, groups in by_benchmark(all_groups).items():
         comparisons = [_comparison(group, reasons) for group in groups]
@@ -98,31 +70,9 @@ def write_reproducibility(folder: Path, out: Path | None = None, command: str = 
     return out
 
 
-def _read_reasons(path: Path, names: set[str]) -> dict[str, str]:
-    if not path.is_file():
-        return {}
-    try:
-        reasons = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (yaml.YAMLError, UnicodeDecodeError) as problem:
-        raise UserError(f"{path} is not YAML: {problem}") from None
-    if not isinstance(reasons, dict) or not all(isinstance(text, str) for text in reasons.values()):
-        raise UserError(f"{path}: expected a line for each method, `method: why it is not reached`")
-    unknown = sorted(set(map(str, reasons)) - names)
-    if unknown:
-        raise UserError(
-            f"{path}: no run here is of {', '.join(unknown)}; there are {', '.join(sorted(names))}"
-        )
-    return reasons
-
-
 def _comparison(group: Group, reasons: Mapping[str, str]) -> Comparison:
-    result = group.results[0]
-    rows: list[PublishedRow] = []
-    if section(result.recipe, "benchmark").get("class_order_seed") is None:  # as all others have them
-        rows = published().of(result.method, group.official, group.session_count)
-    own = next((row for row in rows if row.own is not None), None)
-    rerun = next((row for row in rows if row.source != row.own), None)
-    return Comparison(group, own, rerun, reasons.get(group.label, reasons.get(result.method)))
+    reason = reasons.get(group.label, reasons.get(group.results[0].method))
+    return Comparison(group, judge(group.results), reason)
 
 
 def _overview(comparisons: Sequence[Comparison]) -> Iterator[str]:
@@ -137,15 +87,16 @@ def _overview(comparisons: Sequence[Comparison]) -> Iterator[str]:
         "novel, published",
     )
     for comparison in comparisons:
-        theirs = [_number(row.average if row else None) for row in (comparison.own, comparison.rerun)]
-        gap = "" if comparison.gap is None else f"{comparison.gap:+.2f}"
+        verdict = comparison.verdict
+        theirs = [_number(row.average if row else None) for row in (verdict.own, verdict.rerun)]
+        gap = "" if verdict.gap is None else f"{verdict.gap:+.2f}"
         name, ours = f"`{comparison.group.label}`", _spread(comparison.average)
-        novel = _spread(comparison.novel), _number(comparison.published_novel)
-        yield _line(name, comparison.verdict, ours, *theirs, gap, *novel)
+        novel = _spread(comparison.novel), _number(verdict.published_novel)
+        yield _line(name, verdict.text, ours, *theirs, gap, *novel)
 
 
 def _section(comparison: Comparison, folders: Sequence[str]) -> Iterator[str]:
-    group = comparison.group
+    group, verdict = comparison.group, comparison.verdict
     (known,) = conditions([group])
     seeds = ", ".join(str(result.seed) for result in group.results)
     yield f"### {group.label}\n"
@@ -154,11 +105,9 @@ def _section(comparison: Comparison, folders: Sequence[str]) -> Iterator[str]:
     unlabelled = ", unlabelled test images used" if group.results[0].transductive else ""
     label = f"ours, seed{'s' * (len(group.results) > 1)} {seeds}{unlabelled}"
     yield _line(label, known.backbone, known.epochs, *map(_spread, ours))
-    yield _published_line(comparison.own, comparison.own.own if comparison.own else "", "own publication")
-    yield _published_line(
-        comparison.rerun, comparison.rerun.source if comparison.rerun else "", "paper of SSS"
-    )
-    yield f"\n**{comparison.verdict.capitalize()}.**" + _explanation(comparison) + "\n"
+    yield _published_line(verdict.own, verdict.own.own if verdict.own else "", "own publication")
+    yield _published_line(verdict.rerun, verdict.rerun.source if verdict.rerun else "", "paper of SSS")
+    yield f"\n**{verdict.text.capitalize()}.**" + _explanation(comparison) + "\n"
     yield "\n".join(f"    {result.command}" for result in group.results) + "\n"
     device = " and ".join(sorted({result.environment.device for result in group.results}))
     yield f"{_times(group)}, on {device}. Logs: {', '.join(f'`{name}/log.txt`' for name in folders)}."
@@ -173,16 +122,17 @@ def _published_line(row: PublishedRow | None, source: str | None, whose: str) ->
 
 
 def _explanation(comparison: Comparison) -> str:
-    if comparison.gap is None:
+    verdict = comparison.verdict
+    if verdict.gap is None:
         return ""
-    against = "its own publication" if comparison.own else "the row in the paper of SSS"
-    side = "above" if comparison.gap >= 0 else "below"
-    said = f" The average is {abs(comparison.gap):.2f} points {side} {against}."
-    if comparison.novel is not None and comparison.published_novel is not None:
-        lead = comparison.novel.mean - comparison.published_novel
+    against = "its own publication" if verdict.own else "the row in the paper of SSS"
+    side = "above" if verdict.gap >= 0 else "below"
+    said = f" The average is {abs(verdict.gap):.2f} points {side} {against}."
+    if verdict.novel is not None and verdict.published_novel is not None:
+        lead = verdict.novel - verdict.published_novel
         side = "above" if lead >= 0 else "below"
         said += f" Novel classes are {abs(lead):.2f} points {side} the published row."
-    if comparison.reason or comparison.verdict == "not reached":
+    if comparison.reason or verdict.text == "not reached":
         said += f" {comparison.reason.strip() if comparison.reason else NO_REASON}"
     return said
 

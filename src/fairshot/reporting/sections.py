@@ -10,11 +10,11 @@ from fairshot.reporting import classfigures, curves, featurefigures, figures
 from fairshot.reporting.featurefigures import Featured
 from fairshot.reporting.groups import Group
 from fairshot.reporting.measures import BASE, INC, OVERALL, SessionMeasure
-from fairshot.reporting.published import PublishedRow
 from fairshot.reporting.report_figures import FigureWriter, ReportFigure
 from fairshot.reporting.runs import CurvePoint, Run
 from fairshot.reporting.settings import is_baseline
 from fairshot.reporting.style import method_name
+from fairshot.studies.published import PublishedRow
 
 
 def accuracy(groups: Sequence[Group], studio: FigureWriter) -> list[ReportFigure]:

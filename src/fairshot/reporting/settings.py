@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,11 +43,6 @@ def backbone_of(recipe: Mapping[str, Any]) -> str | None:
     return section(recipe, "model").get("backbone")
 
 
-def same_name(one: str, other: str) -> bool:
-    """Compare names as people write them: resnet18 is ResNet-18."""
-    return _letters(one) == _letters(other)
-
-
 def is_baseline(method: str) -> bool:
     """Whether a method is the one that others add something to."""
     kind = methods().get(method)
@@ -74,7 +68,3 @@ def parts_of(method: str, recipe: Mapping[str, Any]) -> frozenset[str] | None:
 def decision_of(recipe: Mapping[str, Any]) -> str:
     """Find the way in which a run of SSS combined the two kinds of features."""
     return str(section(recipe, "method").get("decision", "separately"))
-
-
-def _letters(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())

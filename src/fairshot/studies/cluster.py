@@ -1,4 +1,4 @@
-"""Runs on a Ray cluster: one GPU a run, as many at once as the cluster has; folders on a shared disk."""
+"""Runs on a Ray cluster: one GPU per run, as many at once as the cluster has; folders on a shared disk."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -14,11 +15,11 @@ from types import ModuleType
 import yaml
 
 from fairshot.errors import TrainingStopped, UserError
-from fairshot.evaluation.experiment import RunOptions, run
 from fairshot.evaluation.run_folder import LOG
 from fairshot.methods.plugins import load_plugin, plugin_sources
-from fairshot.progress import LogReporter
+from fairshot.progress import SILENT, Advance, LogReporter, Reporter
 from fairshot.recipes import check_recipe
+from fairshot.studies.execute import RunStatus, StudyOptions, run_planned
 from fairshot.studies.plan import PlannedRun
 from fairshot.training.hardware import choose_hardware
 
@@ -26,75 +27,55 @@ RETRIES = 3  # of a run whose machine is lost; it goes on from its checkpoint
 
 
 @dataclass(frozen=True)
-class RunStatus:
-    """A run that has ended: well, or with a problem, or before its end."""
-
-    cell: PlannedRun
-    problem: str | None = None
-    unfinished: bool = False
-
-
-@dataclass(frozen=True)
 class Task:
     """What a machine of the cluster needs to know of a run."""
 
-    recipe: str
+    recipe: str  # as YAML: the settings of a method of one's own cannot be sent before its file is loaded
     out: Path
-    device: str
-    command: str
-    root: Path | None
-    photos: Path | None
+    options: StudyOptions
     deadline: float  # in seconds of time.time(), which machines share
-    own_methods: list[str]
-    fresh: bool
-    call: str  # the same for all runs of a grid, however often a machine is lost
+    plugin_methods: list[str]
+    call: str  # the same for all runs of a study, however often a machine is lost
 
 
-def run_on_ray(
-    cells: Sequence[PlannedRun],
-    device: str,
-    command: str,
-    root: Path | None,
-    photos: Path | None,
-    fresh: bool,
-    max_minutes: float,
-) -> Iterator[RunStatus | None]:
-    """Run cells on the Ray cluster that is reachable from here, or on this machine if none is.
+def run_on_ray(planned: Sequence[PlannedRun], options: StudyOptions) -> Iterator[RunStatus]:
+    """Run on the Ray cluster that is reachable from here, or on this machine if none is; yield as they end.
 
-    Yields each as it ends, in between None about every second. Closed early, it asks all runs to stop,
-    which they do after a checkpoint. A fresh run is cleared once: one whose machine is lost goes on.
+    Closed early, it asks all runs to stop, which they do after a checkpoint. A fresh run is cleared once: one
+    whose machine is lost goes on.
     """
-    deadline, call = time.time() + 60 * max_minutes, uuid.uuid4().hex
-    root, photos = (None if path is None else path.resolve() for path in (root, photos))
-    ray = _connected()
+    deadline, call = time.time() + 60 * options.max_minutes, uuid.uuid4().hex
+    root, photos = (None if path is None else path.resolve() for path in (options.root, options.photos))
+    ray, device = _connect(), options.device
     if device == "auto":
         device = "cuda" if ray.cluster_resources().get("GPU", 0) else "cpu"
-    gpus = 1 if device == "cuda" else 0
-    start = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(_run_there)
-    task = Task("", Path(), device, command, root, photos, deadline, plugin_sources(), fresh, call)
+    start = ray.remote(num_cpus=1, num_gpus=int(device == "cuda"), max_retries=RETRIES)(_run_there)
+    sent = replace(options, device=device, root=root, photos=photos, reporter=SILENT)
     waiting = {}
     try:
-        for cell in cells:
-            reference = start.remote(replace(task, recipe=cell.recipe.as_yaml(), out=cell.out.resolve()))
-            waiting[reference] = cell
-        while waiting:
-            done, _ = ray.wait(list(waiting), timeout=1.0)
-            for reference in done:
-                yield _ended(ray, reference, waiting.pop(reference))
-            if not done:
-                yield None
+        for each in planned:
+            task = Task(each.recipe.as_yaml(), each.out.resolve(), sent, deadline, plugin_sources(), call)
+            waiting[start.remote(task)] = each
+        with _LogView(options.reporter) as view:
+            while waiting:
+                done, _ = ray.wait(list(waiting), timeout=1.0)
+                for reference in done:
+                    ended = waiting.pop(reference)
+                    view.hide(ended)
+                    yield _status(ray, reference, ended)
+                view.refresh(waiting.values())
     finally:
         for reference in waiting:
             ray.cancel(reference)
         ray.shutdown()
 
 
-def _connected() -> ModuleType:
+def _connect() -> ModuleType:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
     try:
         import ray
     except ImportError:
-        raise UserError("--ray needs Ray: pip install 'fairshot[cluster]'") from None
+        raise UserError("runs on a cluster need Ray: pip install 'fairshot[cluster]'") from None
     quiet = {"logging_level": "ERROR", "log_to_driver": False}
     try:
         ray.init(address="auto", **quiet)
@@ -106,38 +87,49 @@ def _connected() -> ModuleType:
     return module
 
 
-def _ended(ray: ModuleType, reference: object, cell: PlannedRun) -> RunStatus:
+def _status(ray: ModuleType, reference: object, planned: PlannedRun) -> RunStatus:
     try:
-        ended: RunStatus = replace(ray.get(reference), cell=cell)
+        status: RunStatus = RunStatus(planned, ray.get(reference))
     except ray.exceptions.RayError as problem:
-        return RunStatus(cell, f"its process was lost or failed: {problem}")
-    return ended
+        return RunStatus(planned, UserError(f"its process was lost or failed: {problem}"))
+    return status
 
 
-def _run_there(task: Task) -> RunStatus:
-    """Run one cell in a process of the cluster."""
-    for source in task.own_methods:
+def _run_there(task: Task) -> UserError | TrainingStopped | None:
+    """Run one in a process of the cluster; return the problem that ended it, if any."""
+    for source in task.plugin_methods:
         load_plugin(source)
-    recipe = check_recipe(yaml.safe_load(task.recipe))
-    cell = PlannedRun(recipe, task.out)
     minutes = (task.deadline - time.time()) / 60
     if minutes <= 0:
-        return RunStatus(cell, "the time was up before it began", unfinished=True)
-    place = RunOptions(
-        task.out,
-        choose_hardware(task.device),
-        task.command,
-        task.root,
-        task.photos,
-        fresh=task.fresh,
-        max_minutes=minutes,
-        reporter=LogReporter(task.out / LOG),
-        call=task.call,
-    )
-    try:
-        run(recipe, place)
-    except UserError as problem:
-        return RunStatus(cell, str(problem))
-    except TrainingStopped as stopped:
-        return RunStatus(cell, str(stopped), unfinished=True)
-    return RunStatus(cell)
+        return TrainingStopped("the time was up before it began")
+    options = replace(task.options, max_minutes=minutes, reporter=LogReporter(task.out / LOG))
+    planned = PlannedRun(check_recipe(yaml.safe_load(task.recipe)), task.out)
+    return run_planned(planned, options, choose_hardware(options.device), task.call).problem
+
+
+class _LogView(ExitStack):
+    """Shows of each run on another machine what it last logged."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        super().__init__()
+        self.reporter = reporter
+        self.shown: dict[Path, tuple[ExitStack, Advance]] = {}
+
+    def refresh(self, planned: Iterable[PlannedRun]) -> None:
+        """Show the last line of each log."""
+        for each in planned:
+            if not (line := _last_line(each.out / LOG)):
+                continue
+            if each.out not in self.shown:
+                stack = self.enter_context(ExitStack())
+                self.shown[each.out] = stack, stack.enter_context(self.reporter.track(each.title, 1))
+            self.shown[each.out][1](0, line)
+
+    def hide(self, planned: PlannedRun) -> None:
+        """Show nothing more of a run, which has ended."""
+        if planned.out in self.shown:
+            self.shown.pop(planned.out)[0].close()
+
+
+def _last_line(log: Path) -> str:
+    return log.read_text().rstrip().rpartition("\n")[2][20:] if log.is_file() else ""  # without the time

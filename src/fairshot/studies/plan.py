@@ -1,29 +1,35 @@
-"""Grid: methods x benchmarks x seeds x class orders, each a run of its own in one folder."""
+"""Planned runs: what each run of a study is, and the folder it has."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fairshot.benchmarks.stream import Stream
 from fairshot.evaluation.run_folder import RESULT, code_has_changed, recorded_recipe
 from fairshot.recipes import Recipe, load_recipe
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of a grid, and the folder it has."""
+    """One run of a study, with the options that are its own."""
 
     recipe: Recipe
     out: Path
+    name: str = ""  # in progress and messages; made from the recipe if not given
+    base: Path | None = None  # the run whose base session is loaded; it may be planned too, but earlier
+    split: Path | None = None  # the run whose split of own pictures is used again
+    prepare: Callable[[Stream], Stream] | None = None  # makes another stream from that of the benchmark
 
     @property
     def title(self) -> str:
-        """The run as a progress view names it."""
+        """The run as progress and messages name it."""
         order = self.recipe.benchmark.class_order_seed
         suffix = "" if order is None else f" order {order}"
-        return f"{self.recipe.method_name} {self.recipe.benchmark.name} seed {self.recipe.seed}{suffix}"
+        seed = f"seed {self.recipe.seed}{suffix}"
+        return self.name or f"{self.recipe.method_name} {self.recipe.benchmark.name} {seed}"
 
     @property
     def finished(self) -> bool:
@@ -41,10 +47,10 @@ def plan(
     overrides: Sequence[str],
     out: Path,
 ) -> list[PlannedRun]:
-    """Return the runs of a grid, each combination once.
+    """Return the runs of methods x benchmarks x seeds x class orders, each combination once.
 
-    Run folders lie directly in `out`, where a report finds them. A run that an earlier grid left there is
-    found by its recipe, whatever its folder is called.
+    Run folders are directly in `out`, where a report finds them. A run that an earlier comparison left there
+    is found by its recipe, whatever its folder is called.
     """
     planned: dict[str, tuple[Recipe, str]] = {}
     for benchmark, method, seed, order in itertools.product(benchmarks, methods, seeds, class_orders):
@@ -58,6 +64,6 @@ def plan(
 
 
 def _earlier(out: Path) -> dict[str, Path]:
-    """Return the run folders of a grid by their recipes."""
+    """Return the run folders of an earlier comparison by their recipes."""
     folders = sorted(path for path in out.iterdir() if path.is_dir()) if out.is_dir() else []
     return {recipe.as_yaml(): folder for folder in folders if (recipe := recorded_recipe(folder)) is not None}

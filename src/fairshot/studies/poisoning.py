@@ -1,34 +1,48 @@
 """Poisoning: what hostile images among the unlabelled ones cost in overall accuracy, bounded or not.
 
-After the last session a method is shown unlabelled images: the first half of every class's test images, the
-natural stream, and an attack. It is judged by the second half. Attacks are aimed at one class of the last
-session after the other, with those base training images that look most like it, or with noise; they come
-before the natural stream, after it, or alone. What is told is the worst.
+After the last session a classifier is adapted to unlabelled images: the first half of every class's test
+images, the natural stream, and an attack. It is judged by the second half. Attacks are aimed at each class of
+the last session in turn, with the base training images most similar to it, or with noise; they come before
+the natural stream, after it, or alone. The worst of all is reported.
 """
 
 from __future__ import annotations
 
-import copy
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import torch
+from pydantic import BaseModel
 from torch import Tensor
 
+from fairshot import markdown
 from fairshot.benchmarks.pictures import Ints, Pictures
 from fairshot.benchmarks.stream import Stream
 from fairshot.classifiers.similarity import similarity
+from fairshot.errors import UserError
+from fairshot.evaluation.base_session import restore_method
+from fairshot.evaluation.experiment import RunOptions, load_pictures
+from fairshot.evaluation.run_folder import POISONING, POISONING_PAGE, recipe_of
+from fairshot.files import write_atomically
 from fairshot.methods.sss import SSS
 from fairshot.models.embedder import Features
 from fairshot.progress import SILENT, Reporter
+from fairshot.studies.execute import StudyOptions
+from fairshot.training.hardware import choose_hardware
 
 COUNTS = (10, 50, 200)
 KINDS = ("wrong class", "noise", "a copied image")
+HEAD = ("attack", "images", "bounded", "as in eq. 9")
+LOST = (
+    "Points lost to an attack, at worst over its target and over whether it comes before the natural stream, "
+    "after it, or alone"
+)
 
 
-@dataclass(frozen=True)
-class Damage:
+class Damage(BaseModel):
     """The worst that so many images of a kind did."""
 
     kind: str
@@ -39,13 +53,58 @@ class Damage:
     order: str  # when the attack came
 
 
-@dataclass(frozen=True)
-class Poisoning:
+class Poisoning(BaseModel):
     """Overall accuracy in % with labelled images alone and with the natural stream, and the damages."""
 
+    command: str = ""
+    benchmark: str
     labelled: float
     natural: dict[str, float]  # by kind of Calibration
     damages: list[Damage]
+
+    @property
+    def summary(self) -> str:
+        """The accuracies without attacks, in words."""
+        natural = ", ".join(f"{value:.2f} {name}" for name, value in self.natural.items())
+        return (
+            "Overall accuracy after the last session, on the second half of the test images of each class "
+            f"(the first half is the natural stream of unlabelled images): {self.labelled:.2f} with labelled "
+            f"images alone; with the natural stream {natural}."
+        )
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """What each attack costs, as a table under `HEAD`."""
+        costs = {(one.kind, one.images, one.bounded): one.cost for one in self.damages}
+        return [
+            [kind, str(images), *(f"{costs[kind, images, bounded]:.2f}" for bounded in (True, False))]
+            for kind, images in dict.fromkeys((one.kind, one.images) for one in self.damages)
+        ]
+
+    def write(self, run: Path) -> None:
+        """Write it and its page into the folder of a run."""
+        write_atomically(run / POISONING, (json.dumps(self.model_dump(), indent=1) + "\n").encode())
+        page = f"`{self.command}`\n\n{self.summary} {LOST}:\n\n{markdown.table(HEAD, self.rows)}\n"
+        write_atomically(run / POISONING_PAGE, page.encode())
+
+    @classmethod
+    def read(cls, run: Path) -> Poisoning:
+        """Read what was written into the folder of a run."""
+        return cls.model_validate_json((run / POISONING).read_bytes())
+
+
+def poison(run: Path, options: StudyOptions = StudyOptions()) -> Poisoning:  # noqa: B008 - it is frozen
+    """Attack Calibration of a finished run of SSS; write what that costs at worst into the run."""
+    recipe, fabric = recipe_of(run), choose_hardware(options.device)
+    at = RunOptions(run, fabric, "", options.root, options.photos, reporter=options.reporter)
+    stream, _ = load_pictures(recipe, at)
+    method = restore_method(run, recipe, stream, fabric)
+    if not isinstance(method, SSS):
+        raise UserError(f"{run} is a run of {recipe.method_name}; Calibration is a part of {SSS.name}")
+    found = measure_poisoning(method, stream, seed=recipe.seed, reporter=options.reporter)
+    found = found.model_copy(update={"command": options.command})
+    found.write(run)
+    return found
 
 
 def measure_poisoning(
@@ -64,56 +123,55 @@ def measure_poisoning(
                 for count in counts:
                     damages.append(trial.worst(kind, count, bounded))
                     advance()
-    return Poisoning(trial.accuracy([], True), natural, damages)
+    labelled = trial.accuracy([], True)
+    return Poisoning(benchmark=stream.benchmark, labelled=labelled, natural=natural, damages=damages)
 
 
 class _Trial:
-    """A method that has learnt all sessions, images to calibrate it and images to judge it."""
+    """A classifier that has learnt all sessions, images to calibrate it and images to judge it."""
 
     def __init__(self, method: SSS, stream: Stream, most: int, seed: int) -> None:
         last = len(stream.sessions) - 1
         test = stream.seen_test(last)
         features, first_half = method.embed(test.pictures), torch.from_numpy(_first_halves(test.labels))
-        labels = torch.from_numpy(test.labels)
-        self.method, self.targets = method, stream.sessions[last].classes
-        self.natural = _taken(features, first_half)
-        self.judged, self.truth = _taken(features, ~first_half), labels[~first_half]
+        self.classifier, self.targets = method.classifier, stream.sessions[last].classes
+        self.natural = _take(features, first_half)
+        self.judged, self.truth = _take(features, ~first_half), torch.from_numpy(test.labels)[~first_half]
         self.base = method.embed(stream.base.train.pictures)
         self.noise = method.embed(_noise(test.pictures, most, seed))
 
     def accuracy(self, batches: Sequence[Features], bounded: bool) -> float:
-        """Overall accuracy in % once the batches have been absorbed, one after the other."""
-        method = copy.copy(self.method)
-        chosen = method.decision.model_copy(update={"bounded": bounded})
-        method.classifier = replace(method.classifier, settings=chosen)
+        """Overall accuracy in % once the classifier is adapted to the batches, one after the other."""
+        settings = self.classifier.settings.model_copy(update={"bounded": bounded})
+        classifier = replace(self.classifier, settings=settings)
         for batch in batches:
-            method.adapt(batch)
-        return 100 * float((method.predict(self.judged).cpu() == self.truth).double().mean())
+            classifier = classifier.adapt(batch)
+        answers = classifier.decide(self.judged).scores.argmax(1).cpu()
+        return 100 * float((answers == self.truth).double().mean())
 
-    def worst(self, kind: str, count: int, bounded: bool) -> Damage:
+    def worst(self, kind: str, images: int, bounded: bool) -> Damage:
         """Find the target and the order in which an attack costs most."""
-        reference = self.accuracy([self.natural], bounded)
-        alone = self.accuracy([], bounded)
+        natural, labelled = self.accuracy([self.natural], bounded), self.accuracy([], bounded)
         found = []
         for target in self.targets:
-            attack = self._attack(kind, count, target)
+            attack = self._attack(kind, images, target)
             orders = {
-                "before": ([attack, self.natural], reference),
-                "after": ([self.natural, attack], reference),
-                "alone": ([attack], alone),
+                "before": ([attack, self.natural], natural),
+                "after": ([self.natural, attack], natural),
+                "alone": ([attack], labelled),
             }
             for order, (batches, without) in orders.items():
-                cost = without - self.accuracy(batches, bounded)
-                found.append(Damage(kind, count, bounded, cost, target, order))
-        return max(found, key=lambda damage: damage.cost)
+                found.append((without - self.accuracy(batches, bounded), target, order))
+        cost, target, order = max(found, key=lambda each: each[0])
+        return Damage(kind=kind, images=images, bounded=bounded, cost=cost, target=target, order=order)
 
-    def _attack(self, kind: str, count: int, target: int) -> Features:
+    def _attack(self, kind: str, images: int, target: int) -> Features:
         """Choose images against a class: base ones most similar to it, one of them many times, or noise."""
         if kind == "noise":
-            return _taken(self.noise, torch.arange(count))
-        scores = similarity(self.base["g"], self.method.classifier.prototypes[target : target + 1])[:, 0]
-        order = scores.argsort(descending=True)
-        return _taken(self.base, order[:count] if kind == "wrong class" else order[:1].repeat(count))
+            return _take(self.noise, torch.arange(images))
+        prototype = self.classifier.prototypes[target : target + 1]
+        order = similarity(self.base["g"], prototype)[:, 0].argsort(descending=True)
+        return _take(self.base, order[:images] if kind == "wrong class" else order[:1].repeat(images))
 
 
 def _first_halves(labels: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -125,7 +183,7 @@ def _first_halves(labels: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     return chosen
 
 
-def _taken(features: Features, rows: Tensor) -> Features:
+def _take(features: Features, rows: Tensor) -> Features:
     return {name: value[rows.to(value.device)] for name, value in features.items()}
 
 

@@ -1,70 +1,297 @@
 """The trade-off of the gates: overall against novel accuracy, for each rule and each of its strengths.
 
-It works on the features of a finished embedder. Every parameter of a rule is chosen with `choose` on base
-classes that play novel ones (`evaluation.pseudo`), never on the test images it is then judged by.
+It works on the features of a finished embedder. Every parameter of a rule is chosen on base classes that play
+novel ones, never on the test images it is then judged by.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel
+
+from fairshot import markdown
+from fairshot.benchmarks.stream import Stream
+from fairshot.errors import OtherImages, UserError
+from fairshot.evaluation.base_session import check_base, check_images, restore_method
+from fairshot.evaluation.experiment import RunOptions, had_own_pictures, load_pictures
 from fairshot.evaluation.metrics import Metrics
+from fairshot.evaluation.run_folder import PSEUDO_NOVEL, RECIPE, TRADEOFF, TRADEOFF_PAGE, TRIALS, recipe_of
+from fairshot.files import write_atomically
+from fairshot.methods.method import Method
+from fairshot.methods.sss import SSS, SSSSettings
 from fairshot.progress import SILENT, Reporter
-from fairshot.studies.cached_stream import CachedStream
-from fairshot.studies.gates import Gate, common_gates, own_gates
+from fairshot.recipes import Recipe
+from fairshot.studies.cached_stream import CachedStream, cache_stream
+from fairshot.studies.execute import StudyOptions, execute
+from fairshot.studies.gates import Gate, common_gates, curve, own_gates
+from fairshot.studies.plan import PlannedRun
+from fairshot.studies.pseudo_novel import describe_split, pseudo_sizes, pseudo_stream, pseudo_streams
+from fairshot.training.hardware import choose_hardware
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+METRICS = ("overall_avg", "base_avg", "inc_avg", "harmonic_mean_avg", "both")
+PARAMETERS = ("power", "shrinkage", "class_covariance_share")  # of the space of a gate
+HEAD = ("overall avg", "base avg", "inc avg", "harmonic mean avg", "both")  # of their columns
 
 
-@dataclass(frozen=True)
-class Point:
-    """What a gate gives, averaged over the streams it was taken through."""
+class CurvePoint(BaseModel):
+    """What a rule reaches with one setting: averages over sessions, streams and splits, in percent."""
 
-    gate: Gate
+    rule: str
+    setting: float  # the parameter that moves along the curve of the rule
     overall_avg: float
-    inc_avg: float
     base_avg: float
+    inc_avg: float
     harmonic_mean_avg: float
+    both: float  # mean of overall accuracy and harmonic mean: what a choice maximises
+    method: dict[str, Any]  # the settings of SSS that are this gate
+    tuned: bool = False  # whether it was chosen on pseudo-novel classes, without these test images
+    of_run: bool = False  # whether it is Resistance as the run has it
 
     @classmethod
-    def average(cls, gate: Gate, found: Sequence[Metrics]) -> Point:
-        """Average over streams."""
-        names = ("overall_avg", "inc_avg", "base_avg", "harmonic_mean_avg")
-        return cls(gate, *(fmean(getattr(one, name) for one in found) for name in names))
+    def average(cls, gate: Gate, found: Sequence[Metrics | CurvePoint]) -> CurvePoint:
+        """Average what a gate gives over streams, or over splits."""
+        means = {name: fmean(getattr(one, name) for one in found) for name in METRICS[:-1]}
+        both = (means["overall_avg"] + means["harmonic_mean_avg"]) / 2
+        return cls(rule=gate.family, setting=gate.position, method=gate.settings(), both=both, **means)
 
     @property
-    def both(self) -> float:
-        """The mean of overall accuracy and harmonic mean: what a choice maximises."""
-        return (self.overall_avg + self.harmonic_mean_avg) / 2
+    def gate(self) -> Gate:
+        """The gate with these settings."""
+        return Gate.of(self.method)
+
+    @property
+    def values(self) -> list[str]:
+        """The metrics with two digits."""
+        return [f"{getattr(self, name):.2f}" for name in METRICS]
+
+    def __str__(self) -> str:
+        settings = "  ".join(f"{key}={value}" for key, value in self.method.items())
+        values = "  ".join(f"{name} {value}" for name, value in zip(METRICS, self.values, strict=True))
+        return f"{self.rule}: {settings}: {values}"
 
 
-def tradeoff(
-    courses: Sequence[CachedStream], gates: Sequence[Gate], reporter: Reporter = SILENT, what: str = "gates"
-) -> list[Point]:
-    """Take every gate through every stream; the streams are over one gallery."""
-    points: dict[Gate, Point] = {}
+class RuleCurve(BaseModel):
+    """A rule that favours novel classes, over its settings."""
+
+    name: str
+    points: list[CurvePoint]
+
+
+class TradeOff(BaseModel):
+    """The rules on the sessions of a run, and what was chosen of each on pseudo-novel classes."""
+
+    command: str = ""
+    rules: list[RuleCurve]
+    chosen_on_pseudo_novel: list[CurvePoint] = []
+
+    @property
+    def points(self) -> list[CurvePoint]:
+        """All points on the sessions of the run."""
+        return [point for rule in self.rules for point in rule.points]
+
+    @property
+    def chosen(self) -> dict[str, CurvePoint]:
+        """What each rule's chosen point gave on pseudo-novel classes, by the name of the rule."""
+        return {point.rule: point for point in self.chosen_on_pseudo_novel}
+
+    @property
+    def best(self) -> CurvePoint:
+        """The best of the chosen points, on pseudo-novel classes."""
+        return max(self.chosen_on_pseudo_novel, key=lambda point: point.both)
+
+    def write(self, run: Path) -> None:
+        """Write it and its page into the folder of a run."""
+        write_atomically(run / TRADEOFF, json.dumps(self.model_dump()).encode())
+        write_atomically(run / TRADEOFF_PAGE, self.page().encode())
+
+    @classmethod
+    def read(cls, run: Path) -> TradeOff:
+        """Read what was written into the folder of a run."""
+        return cls.model_validate_json((run / TRADEOFF).read_bytes())
+
+    def page(self) -> str:
+        """Return the chosen points and all points as tables in Markdown."""
+        rows = []
+        for point in (point for point in self.points if point.tuned):
+            space = [f"{point.method[name]:g}" if name in point.method else "-" for name in PARAMETERS]
+            before = self.chosen[point.rule]
+            pseudo = [f"{value:.2f}" for value in (before.overall_avg, before.harmonic_mean_avg)]
+            rows.append((point.rule, *space, f"{point.setting:g}", *pseudo, *point.values))
+        head = ("rule", "power", "shrinkage", "covariance share", "strength", "pseudo overall")
+        return "\n\n".join(
+            [
+                f"`{self.command}`",
+                "Each rule as chosen on pseudo-novel classes: what it gave there, and on the test images.",
+                markdown.table((*head, "pseudo harmonic", *HEAD), rows),
+                "All strengths of these rules, on the test images:",
+                markdown.table(
+                    ("rule", "strength", *HEAD),
+                    [(point.rule, f"{point.setting:g}", *point.values) for point in self.points],
+                )
+                + "\n",
+            ]
+        )
+
+
+def choose_gate(
+    run: Path,
+    pseudo: Path | None = None,
+    novel: int | None = None,
+    held_out: int | None = None,
+    draws: int = 10,
+    splits: int = 1,
+    options: StudyOptions = StudyOptions(),  # noqa: B008 - it cannot be changed
+) -> TradeOff:
+    """Choose the gate of each rule on pseudo-novel classes, and draw the rule's curve on a run's sessions.
+
+    `run` is a finished run of SSS. The networks for the choice are trained in `pseudo`, one per split of the
+    base classes into base and pseudo-novel ones; on each, `draws` draws of sessions, shots and test images
+    are tried. A gate is chosen by its mean over the splits. Writes the trade-off and its page into the run,
+    and all that was tried into `pseudo`.
+    """
+    recipe, folder = _recipe_of_sss(run), pseudo or run / PSEUDO_NOVEL
+    fabric, reporter = choose_hardware(options.device), options.reporter
+    own_pictures = run if had_own_pictures(run) else None
+    pictures = (options.root, options.photos, own_pictures)
+    stream, _ = load_pictures(recipe, RunOptions(run, fabric, "", *pictures, reporter=reporter))
+    check_images(run, stream)  # before a network is trained that nothing could be done with
+    novel, held_out = pseudo_sizes(stream, novel, held_out)
+    planned = _plan_splits(folder, recipe, splits, novel, held_out, own_pictures)
+    folder.mkdir(parents=True, exist_ok=True)
+    reporter.say(options.command)
+    for status in execute(planned, replace(options, fresh=False)):
+        status.check()
+    streams = []
+    for each in planned:
+        method, seed = _restore_split(each, recipe, stream, fabric), each.recipe.seed
+        reporter.say(describe_split(stream, novel, held_out, seed, fabric) + f"; {draws} draws")
+        streams.append(pseudo_streams(method, stream, novel, held_out, seed, draws, reporter))
+    tried = search(streams, reporter)
+    write_atomically(folder / TRIALS, json.dumps([point.model_dump() for point in tried]).encode())
+    chosen = choose(tried)
+    for point in chosen.values():
+        reporter.say(f"chosen: {point}")
+    cached = cache_stream(restore_method(run, recipe, stream, fabric), stream, reporter)
+    found = _tradeoff(cached, chosen, _gate_of_run(recipe), options)
+    found.write(run)
+    return found
+
+
+def _recipe_of_sss(run: Path) -> Recipe:
+    recipe = recipe_of(run)
+    if recipe.method_name != SSS.name:
+        raise UserError(f"{run} is a run of {recipe.method_name}; the gates are those of {SSS.name}")
+    check_base(run, recipe)
+    return recipe
+
+
+def _plan_splits(
+    folder: Path, recipe: Recipe, splits: int, novel: int, held_out: int, own_pictures: Path | None
+) -> list[PlannedRun]:
+    """Plan a training per split; one that is there already keeps its recipe, which must train alike.
+
+    Their seeds follow that of the first one.
+    """
+    planned: list[PlannedRun] = []
+    for number in range(1, splits + 1):
+        out = folder / f"split{number}"
+        seed = planned[-1].recipe.seed + 1 if planned else recipe.seed
+        recorded = recipe_of(out) if (out / RECIPE).is_file() else replace(recipe, seed=seed)
+        if replace(recorded, seed=recipe.seed).training_part() != recipe.training_part():
+            raise UserError(
+                f"{out} holds the training of another recipe; only the seed and the decision may differ"
+            )
+        prepare = partial(pseudo_stream, novel=novel, held_out=held_out, seed=recorded.seed)
+        name = f"pseudo-novel split {number}"
+        planned.append(PlannedRun(recorded, out, name, split=own_pictures, prepare=prepare))
+    return planned
+
+
+def _restore_split(planned: PlannedRun, recipe: Recipe, stream: Stream, fabric: Fabric) -> Method[Any]:
+    """Return the network of a split, deciding as the run does."""
+    assert planned.prepare is not None
+    own = replace(recipe, seed=planned.recipe.seed)
+    try:
+        return restore_method(planned.out, own, planned.prepare(stream), fabric)
+    except OtherImages as problem:
+        raise UserError(
+            f"{planned.out} holds a training on other pseudo-novel classes or images: {problem.difference}; "
+            "give another folder"
+        ) from None
+
+
+def _gate_of_run(recipe: Recipe) -> Gate | None:
+    """Return Resistance as the run has it, or None if the run decides by another rule."""
+    settings = recipe.method
+    assert isinstance(settings, SSSSettings)
+    gamma = settings.gamma if settings.resistance else 0.0
+    return None if settings.has_gate else Gate("plain", 0.0, gamma=gamma)
+
+
+def _tradeoff(
+    stream: CachedStream, chosen: dict[str, CurvePoint], of_run: Gate | None, options: StudyOptions
+) -> TradeOff:
+    """Go through the run's sessions with the gates of each curve, in the space chosen for its rule."""
+    curves = {rule: set(curve(point.gate)) for rule, point in chosen.items()}
+    if of_run is not None:
+        curves[of_run.family].add(of_run)
+    gates = [gate for found in curves.values() for gate in sorted(found, key=lambda gate: gate.position)]
+    tuned = {point.gate for point in chosen.values()}
+    points = [
+        point.model_copy(update={"tuned": point.gate in tuned, "of_run": point.gate == of_run})
+        for point in evaluate([stream], gates, options.reporter)
+    ]
+    rules = [RuleCurve(name=rule, points=[each for each in points if each.rule == rule]) for rule in curves]
+    return TradeOff(command=options.command, rules=rules, chosen_on_pseudo_novel=list(chosen.values()))
+
+
+def evaluate(
+    streams: Sequence[CachedStream],
+    gates: Sequence[Gate],
+    reporter: Reporter = SILENT,
+    what: str = "gates",
+) -> list[CurvePoint]:
+    """Go through every stream with every gate; the streams are over one feature bank."""
+    points: dict[Gate, CurvePoint] = {}
     with reporter.track(what, len(gates)) as advance:
-        for sighting in courses[0].gallery.sightings(gate.space for gate in gates):
-            mine = [gate for gate in gates if gate.space == sighting.space]
-            found = zip(*(course.through(sighting, mine) for course in courses), strict=True)
-            points |= {gate: Point.average(gate, each) for gate, each in zip(mine, found, strict=True)}
+        for projection in streams[0].bank.projections(gate.space for gate in gates):
+            mine = [gate for gate in gates if gate.space == projection.space]
+            found = zip(*(stream.through(projection, mine) for stream in streams), strict=True)
+            points |= {gate: CurvePoint.average(gate, each) for gate, each in zip(mine, found, strict=True)}
             advance(len(mine))
     return [points[gate] for gate in gates]
 
 
-def search(courses: Sequence[CachedStream], reporter: Reporter = SILENT) -> list[Point]:
-    """Try the gates: first those common to all classes, then own covariances near the best whitening."""
-    points = tradeoff(courses, common_gates(), reporter)
-    whitened = max((point for point in points if point.gate.space is not None), key=lambda point: point.both)
-    assert whitened.gate.space is not None
-    return points + tradeoff(courses, own_gates(whitened.gate.space), reporter, "gates, own covariances")
+def search(splits: Sequence[Sequence[CachedStream]], reporter: Reporter = SILENT) -> list[CurvePoint]:
+    """Try the gates: first those common to all classes, then class covariances near the best whitening.
+
+    The streams of a split are over one feature bank; a point is the mean over the splits.
+    """
+
+    def over_splits(gates: Sequence[Gate], what: str) -> list[CurvePoint]:
+        found = zip(*(evaluate(streams, gates, reporter, what) for streams in splits), strict=True)
+        return [CurvePoint.average(gate, each) for gate, each in zip(gates, found, strict=True)]
+
+    points = over_splits(common_gates(), "gates")
+    best = max((point for point in points if point.method["whitening"]), key=lambda point: point.both)
+    assert best.gate.space is not None
+    return points + over_splits(own_gates(best.gate.space), "gates, class covariances")
 
 
-def choose(points: Iterable[Point]) -> dict[str, Point]:
-    """Choose the best point of each curve by the mean of overall accuracy and harmonic mean."""
-    best: dict[str, Point] = {}
+def choose(points: Iterable[CurvePoint]) -> dict[str, CurvePoint]:
+    """Choose the best point of each rule by the mean of overall accuracy and harmonic mean."""
+    best: dict[str, CurvePoint] = {}
     for point in points:
-        family = point.gate.family
-        if family not in best or point.both > best[family].both:
-            best[family] = point
+        if point.rule not in best or point.both > best[point.rule].both:
+            best[point.rule] = point
     return best

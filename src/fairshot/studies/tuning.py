@@ -1,167 +1,210 @@
-"""Tuning without the test set: base classes play novel ones, training images play test images."""
+"""Tuning: settings are chosen on pseudo-novel classes, never on the test set."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from lightning_fabric import Fabric
-from torch import Tensor
+from pydantic import BaseModel
 
-from fairshot.benchmarks.pictures import Ints
-from fairshot.benchmarks.stream import Session, Stream, relabelled
-from fairshot.errors import UserError
-from fairshot.evaluation.base_session import build_method
-from fairshot.evaluation.metrics import Metrics, metrics_from_confusions
-from fairshot.evaluation.sessions import run_sessions
-from fairshot.methods.method import Method
-from fairshot.progress import SILENT, Reporter
-from fairshot.recipes import Recipe
-from fairshot.training.loop import Trainer
+from fairshot.benchmarks.stream import Stream
+from fairshot.errors import FolderOccupied, FolderUnusable, UserError
+from fairshot.evaluation.experiment import RunOptions, load_pictures
+from fairshot.evaluation.result import Result
+from fairshot.evaluation.run_folder import (
+    FEATURES,
+    LOG,
+    MODEL,
+    RECIPE,
+    RESULT,
+    SEARCH,
+    TRIAL_RUNS,
+    TRIALS,
+    lock_run,
+)
+from fairshot.files import write_atomically
+from fairshot.methods.plugins import plugin_file
+from fairshot.recipes import Recipe, load_recipe
+from fairshot.settings import differences, flat
+from fairshot.studies.execute import StudyOptions, execute
+from fairshot.studies.plan import PlannedRun
+from fairshot.studies.pseudo_novel import describe_split, pseudo_sizes, pseudo_stream
+from fairshot.training.hardware import choose_hardware
 
-MOST_NOVEL, MOST_HELD_OUT = 20, 50  # where nothing else is asked for
-
-
-def pseudo_sizes(stream: Stream, novel: int | None, held_out: int | None) -> tuple[int, int]:
-    """Return how many base classes play novel ones and how many images a class are held out.
-
-    What is not given fits the stream: a third of the base classes, in whole sessions, and a fifth of the
-    images of the smallest class.
-    """
-    way, shots = way_and_shots(stream)
-    if novel is None:
-        novel = max(way, min(stream.base_classes // 3, MOST_NOVEL) // way * way)
-    if held_out is None:
-        fewest = int(np.bincount(stream.base.train.labels, minlength=stream.base_classes).min())
-        held_out = max(1, min(fewest // 5, fewest - shots, MOST_HELD_OUT))
-    return novel, held_out
+CRITERIA = ("both", "overall_avg", "harmonic_mean_avg", "inc_avg", "last")
+Point = tuple[dict[str, Any], Recipe]  # of a grid: what is changed, and the recipe that gives
 
 
-def pseudo_stream(stream: Stream, novel: int, held_out: int, seed: int = 0) -> Stream:
-    """Make a smaller stream from the base training images alone.
-
-    `novel` of the base classes, drawn by `seed`, arrive in sessions as large as those of the stream, with
-    as few images; `held_out` training images of every class are kept back as its test images.
-    """
-    base = stream.base.train
-    way, shots = way_and_shots(stream)
-    if not 0 < novel < stream.base_classes or novel % way:
-        raise UserError(
-            f"--novel: {novel} pseudo-novel classes in sessions of {way} cannot be taken from "
-            f"{stream.base_classes} base classes; give fewer than these, and a multiple of {way}: as many "
-            "classes as a session brings"
-        )
-    rng = np.random.default_rng([seed, 3])
-    base_cast, novel_cast = split_pseudo_novel(stream, novel, rng)
-    groups = [base_cast, *novel_cast.reshape(-1, way)]
-    sessions, first = [], 0
-    for t, group in enumerate(groups):
-        train, test = [], []
-        for label in group:
-            images = rng.permutation(np.flatnonzero(base.labels == label))
-            if len(images) < held_out + (shots if t else 1):
-                raise UserError(
-                    f"--held-out: class {stream.class_names[label]!r} has {len(images)} training images, "
-                    f"too few to hold out {held_out} and learn from {shots if t else 1}"
-                )
-            test.append(images[:held_out])
-            train.append(images[held_out:] if t == 0 else images[held_out : held_out + shots])
-        ids = np.arange(first, first + len(group))
-        sessions.append(
-            Session(tuple(ids.tolist()), relabelled(base, train, ids), relabelled(base, test, ids))
-        )
-        first += len(group)
-    names = tuple(stream.class_names[label] for label in (*base_cast, *novel_cast))
-    return Stream(f"{stream.benchmark} (pseudo-novel)", names, tuple(sessions))
-
-
-def split_pseudo_novel(stream: Stream, novel: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Draw which base classes go on playing base classes, and which play novel ones."""
-    order = rng.permutation(stream.base_classes)
-    return order[:-novel], order[-novel:]
-
-
-def way_and_shots(stream: Stream) -> tuple[int, int]:
-    """How many classes a session of the stream brings, and how many images of each."""
-    if len(stream.sessions) < 2:
-        raise UserError("benchmark.sessions: 0 leaves nothing to choose settings for; at least 1 is needed")
-    session = stream.sessions[1]
-    return len(session.classes), len(session.train) // len(session.classes)
-
-
-@dataclass(frozen=True)
-class Trial:
+class Trial(BaseModel):
     """One point of a grid: what was changed in the recipe, and what that gave on pseudo-novel classes."""
 
-    changes: Mapping[str, Any]
-    recipe: Recipe
-    metrics: Metrics
+    changes: dict[str, Any]
+    overall_avg: float
+    harmonic_mean_avg: float
+    inc_avg: float
+    last: float
+    base_avg: float
+    base_inc: float | None
+    bicp: float | None
     novel_only: float  # average over the sessions
     seconds: float  # of the base session, shared by the trials that differ only in how they decide
 
+    @classmethod
+    def of(cls, changes: Mapping[str, Any], result: Result, seconds: float) -> Trial:
+        """Return what the result of a run says."""
+        names = set(cls.model_fields) - {"changes", "novel_only", "seconds"}
+        found = {name: getattr(result.metrics, name) for name in names}
+        novel_only = [value for value in result.novel_only if value is not None]
+        return cls(
+            changes=dict(changes), novel_only=sum(novel_only) / len(novel_only), seconds=seconds, **found
+        )
+
+    @property
+    def both(self) -> float:
+        """The mean of overall accuracy and harmonic mean."""
+        return (self.overall_avg + self.harmonic_mean_avg) / 2
+
+    def __str__(self) -> str:
+        changes = "  ".join(f"{key}={value}" for key, value in self.changes.items())
+        return (
+            f"{changes}: overall {self.overall_avg:.2f}  last {self.last:.2f}  base {self.base_avg:.2f}  "
+            f"inc {self.inc_avg:.2f}  harmonic mean {self.harmonic_mean_avg:.2f}  "
+            f"novel-only {self.novel_only:.2f}  ({self.seconds:.0f} s of base session)"
+        )
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What a search found."""
+
+    trials: list[Trial]
+    best: Trial
+    recipe: Recipe  # with the changes of the best trial
+
+
+def read_trials(folder: Path) -> list[Trial]:
+    """Read the trials that a search has left, also an interrupted one."""
+    path = folder / TRIALS
+    return [Trial(**row) for row in json.loads(path.read_bytes())] if path.is_file() else []
+
 
 def tune(
-    points: Sequence[tuple[Mapping[str, Any], Recipe]],
-    stream: Stream,
-    fabric: Fabric,
-    folder: Path,
-    reporter: Reporter = SILENT,
-) -> Iterator[Trial]:
-    """Try the points of a grid on a pseudo-novel stream, one after the other.
+    recipe: str,
+    grid: Mapping[str, Sequence[Any]],
+    out: Path,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    by: str = "both",
+    novel: int | None = None,
+    held_out: int | None = None,
+    options: StudyOptions = StudyOptions(),  # noqa: B008 - it cannot be changed
+) -> Tuning:
+    """Try all combinations of a grid {key: values} on pseudo-novel classes, and write the best recipe.
 
-    Points whose recipes differ only in settings of the decision share one training. Trainings keep
-    checkpoints under `folder`, so that an interrupted search goes on; on other images each begins anew.
+    Points whose recipes differ only in settings of the decision share one training. `out` keeps each trial
+    as soon as it has ended; the same call goes on where an interrupted one stopped.
     """
-    images = stream.base.train.sha256()
-    learnt: dict[str, tuple[dict[str, Tensor], float]] = {}
-    for changes, recipe in points:
-        key = _training_key(recipe, images)
-        if key not in learnt:
-            trained, took = train_on(recipe, stream, fabric, folder / key, reporter)
-            learnt[key] = {name: value.clone() for name, value in trained.tensors().items()}, took
-        tensors, seconds = learnt[key]
-        method = build_method(recipe, stream)
-        method.embedder.to(fabric.device)
-        method.restore_modules(tensors)  # the rest may depend on settings of the decision
-        method.init_base_classifiers(stream.base.train)
-        outcome = run_sessions(method, stream)
-        metrics = metrics_from_confusions(outcome.confusions, [len(one.classes) for one in stream.sessions])
-        novel_only = [value for value in outcome.novel_only if value is not None]
-        trial = Trial(changes, recipe, metrics, sum(novel_only) / len(novel_only), seconds)
-        reporter.say(describe(trial))
-        yield trial
+    if by not in CRITERIA:
+        raise UserError(f"by: {by!r} was given; expected one of {', '.join(CRITERIA)}")
+    points = _points(recipe, grid, overrides, seed)
+    first = points[0][1]
+    fabric, reporter = choose_hardware(options.device), options.reporter
+    at = RunOptions(out, fabric, "", options.root, options.photos, reporter=reporter)
+    stream, _ = load_pictures(first, at)
+    novel, held_out = pseudo_sizes(stream, novel, held_out)
+    prepare = partial(pseudo_stream, novel=novel, held_out=held_out, seed=first.seed)
+    pseudo = prepare(stream)
+    with lock_run(out):
+        _prepare(out, _search(grid, first, pseudo, novel, held_out), options.fresh)
+        reporter.say(options.command)
+        reporter.say(describe_split(stream, novel, held_out, first.seed, fabric))
+        planned = _plan(points, out / TRIAL_RUNS, prepare, options.photos is not None)
+        trials = _run_trials(planned, points, out, replace(options, fresh=False))
+        best = max(range(len(trials)), key=lambda index: float(getattr(trials[index], by)))
+        reporter.say(f"best by {by}: {trials[best]}")
+        chosen = points[best][1]
+        write_atomically(out / RECIPE, chosen.as_yaml().encode())
+    return Tuning(trials, trials[best], chosen)
 
 
-def describe(trial: Trial) -> str:
-    """One line a trial."""
-    found = trial.metrics
-    changes = "  ".join(f"{key}={value}" for key, value in trial.changes.items())
-    return (
-        f"{changes}: overall {found.overall_avg:.2f}  last {found.last:.2f}  base {found.base_avg:.2f}  "
-        f"inc {found.inc_avg:.2f}  harmonic mean {found.harmonic_mean_avg:.2f}  "
-        f"novel-only {trial.novel_only:.2f}  ({trial.seconds:.0f} s of base session)"
-    )
+def _points(
+    recipe: str, grid: Mapping[str, Sequence[Any]], overrides: Sequence[str], seed: int | None
+) -> list[Point]:
+    """Return every combination of the grid, as changes and as the recipe they give."""
+    points = []
+    for chosen in itertools.product(*([(key, value) for value in values] for key, values in grid.items())):
+        changes = [f"{key}={json.dumps(value)}" for key, value in chosen]
+        points.append((dict(chosen), load_recipe(recipe, [*overrides, *changes], seed)))
+    return points
 
 
-def train_on(
-    recipe: Recipe, stream: Stream, fabric: Fabric, folder: Path, reporter: Reporter = SILENT
-) -> tuple[Method[Any], float]:
-    """Train a recipe on the base session of a stream; return the method, and the seconds it took."""
-    began = time.monotonic()
-    method = build_method(recipe, stream)
-    trainer = Trainer(fabric, recipe.training, recipe.views, recipe.model.size, recipe.seed, folder, reporter)
-    method.fit_base(stream.base.train, trainer)
-    seconds = time.monotonic() - began + trainer.earlier_seconds - trainer.compile_seconds
-    return method, seconds
+def _search(
+    grid: Mapping[str, Sequence[Any]], first: Recipe, pseudo: Stream, novel: int, held_out: int
+) -> dict[str, Any]:
+    """Return what a search is asked for; whatever differs in it gives trials that cannot be mixed."""
+    own = plugin_file(first.method_name)
+    asked = {
+        **{key: value for key, value in flat(first.as_dict()) if key not in grid},
+        "grid": dict(grid),
+        "novel": novel,
+        "held_out": held_out,
+        "the digest of the pictures": pseudo.base.train.sha256(),
+        "the digest of the method's file": own and hashlib.sha256(own.read_bytes()).hexdigest(),
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(asked))
+    return plain
 
 
-def _training_key(recipe: Recipe, images: str) -> str:
-    """Name the training of a recipe on images: equal for recipes that differ only in how they decide."""
-    decisive = json.dumps([recipe.training_part(), images], sort_keys=True)
-    return hashlib.sha256(decisive.encode()).hexdigest()[:12]
+def _prepare(out: Path, asked: dict[str, Any], fresh: bool) -> None:
+    """Keep what a search is asked for, and refuse a folder that holds another one, or a run."""
+    searched = (out / SEARCH).exists() or (out / TRIALS).exists()
+    if fresh and searched and not (out / RESULT).exists():
+        for name in (SEARCH, TRIALS, RECIPE, LOG):
+            (out / name).unlink(missing_ok=True)
+        shutil.rmtree(out / TRIAL_RUNS, ignore_errors=True)
+    if not (out / SEARCH).is_file():
+        if (out / RECIPE).exists():
+            raise FolderUnusable(out, f"holds a {RECIPE} that is not of this search")
+        write_atomically(out / SEARCH, json.dumps(asked).encode())
+    elif other := differences(json.loads((out / SEARCH).read_bytes()), asked):
+        raise FolderOccupied(out, f"another search: {other}")
+
+
+def _plan(
+    points: Sequence[Point], folder: Path, prepare: Callable[[Stream], Stream], own_pictures: bool
+) -> list[PlannedRun]:
+    """Plan a run per point; those of one training load the base session of the first of them."""
+    trained: dict[str, Path] = {}
+    planned = []
+    for number, (_, recipe) in enumerate(points, start=1):
+        run = folder / str(number)
+        base = trained.setdefault(json.dumps(recipe.training_part(), sort_keys=True), run)
+        split = folder / "1" if own_pictures and number > 1 else None
+        name = f"trial {number} of {len(points)}"
+        planned.append(PlannedRun(recipe, run, name, None if base == run else base, split, prepare))
+    return planned
+
+
+def _run_trials(
+    planned: Sequence[PlannedRun], points: Sequence[Point], out: Path, options: StudyOptions
+) -> list[Trial]:
+    """Run the trials, and write each as soon as it has ended."""
+    changes_of = {each.out: changes for each, (changes, _) in zip(planned, points, strict=True)}
+    trials: dict[Path, Trial] = {}
+    for status in execute(planned, options):
+        status.check()
+        run, base = status.planned.out, status.planned.base
+        seconds = Result.read(base or run).seconds["base session"]
+        trials[run] = Trial.of(changes_of[run], Result.read(run), seconds)
+        write_atomically(out / TRIALS, json.dumps([each.model_dump() for each in trials.values()]).encode())
+        options.reporter.say(str(trials[run]))
+        for name in (FEATURES,) if base is None else (FEATURES, MODEL):
+            (run / name).unlink(missing_ok=True)  # large, and no other trial reads them
+    return [trials[each.out] for each in planned]

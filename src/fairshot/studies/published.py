@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
 
 import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict
-
-from fairshot.reporting.settings import same_name
 
 
 class _Strict(BaseModel):
@@ -64,7 +63,7 @@ class ComponentsRow(_Strict):
 
 
 class FeaturesRow(_Strict):
-    """A line of tables 3 and 11: a way to use the two kinds of features."""
+    """A line of tables 3 and 11: one decision rule over the two kinds of features."""
 
     decision: str
     printed_as: str
@@ -86,7 +85,7 @@ class Published(_Strict):
         return [row for row in self.rows if row.benchmark == benchmark and len(row.overall) == sessions]
 
     def of(self, method: str, benchmark: str, sessions: int) -> list[PublishedRow]:
-        """Rows of one of our methods, whatever way its name is written; of variants, the first named."""
+        """Rows of one of our methods, however its name is written; of variants, the first named."""
         rows = self.on(benchmark, sessions)
         named = [row for row in rows if same_name(row.method, method)]
         return named or [row for row in rows if same_name(row.method.partition("(")[0], method)]
@@ -95,5 +94,14 @@ class Published(_Strict):
 @cache
 def published() -> Published:
     """Read the rows that ship with the package."""
-    text = (files("fairshot.reporting") / "data" / "published.yaml").read_text(encoding="utf-8")
+    text = (files("fairshot.studies") / "data" / "published.yaml").read_text(encoding="utf-8")
     return Published.model_validate(yaml.safe_load(text))
+
+
+def same_name(one: str, other: str) -> bool:
+    """Compare names as people write them: resnet18 is ResNet-18."""
+    return _letters(one) == _letters(other)
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
