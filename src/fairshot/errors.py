@@ -75,6 +75,22 @@ class NoRun(UserError):
 
 
 @dataclass(eq=False)
+class NoRunsFound(UserError):
+    """A path holds no run, neither itself nor one folder below; `collections` lie deeper and hold some."""
+
+    path: Path
+    collections: tuple[Path, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.path.is_dir():
+            return f"{self.path} is not a folder"
+        if self.collections:
+            below = " ".join(map(str, self.collections))
+            return f"{self.path} holds no run itself; give the folders of runs in it: {below}"
+        return f"{self.path} holds no run that can be read, itself or one folder below"
+
+
+@dataclass(eq=False)
 class FolderUnusable(UserError):
     """The folder of a run cannot be made or written to now."""
 

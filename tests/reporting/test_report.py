@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,13 +15,16 @@ from types import SimpleNamespace
 import pytest
 
 from fairshot.cli import main
-from fairshot.errors import UserError
+from fairshot.cli.advice import advice
+from fairshot.errors import NoRunsFound
 from fairshot.evaluation.result import Result
-from fairshot.reporting.groups import group_results, sss_first
+from fairshot.methods import methods
+from fairshot.reporting.figures import writer
+from fairshot.reporting.figures.sections import SECTIONS
+from fairshot.reporting.groups import PARTS, group_results, sss_first
 from fairshot.reporting.measures import SESSION_MEASURES, SUMMARY_MEASURES
 from fairshot.reporting.report import write_report
 from fairshot.reporting.runs import find_collections, find_runs, read_run, without_repeats
-from fairshot.reporting.settings import PARTS
 from fairshot.studies.published import published
 from support.results_factory import make_result, write_run
 
@@ -78,8 +82,8 @@ def cifar(tmp_path_factory):
     results += [
         make_result("sss", s, "cifar100", SIZES["cifar100"], novel=0.5, recipe=switches) for s in (0, 1)
     ]
-    for place, result in enumerate(results):
-        write_run(folder / f"{result.method}-{place}", result, trade_off=place == 1)
+    for index, result in enumerate(results):
+        write_run(folder / f"{result.method}-{index}", result, trade_off=index == 1)
     return SimpleNamespace(
         page=write_report([folder], folder / "page", "fairshot report runs"), results=results
     )
@@ -133,7 +137,16 @@ def test_page_is_one_sound_file_that_asks_nothing_of_the_network(report):
         )
 
 
-def test_page_can_be_heard(report):
+def test_each_section_of_figures_is_on_the_page_and_in_its_navigation(cifar):
+    text = cifar.page.read_text()
+    for section in SECTIONS:
+        assert text.count(f'<a href="#cifar100-{section.key}">{section.link}</a>') == 1
+        _, _, shown = text.partition(f'<section id="cifar100-{section.key}">')
+        assert f"<h3>{section.title}</h3>" in shown.partition("</section>")[0]
+        assert section.absent not in text
+
+
+def test_page_can_be_read_aloud(report):
     reader = Reader(report.page.read_text())
     assert all(len(a["alt"]) > 20 for a in reader.all("img"))
     drawings = [a for a in reader.all("svg") if "aria-hidden" not in a]  # keys stand beside names
@@ -166,10 +179,11 @@ def test_page_says_under_which_conditions_each_method_ran(cifar):
     text = cifar.page.read_text()
     table = text.partition('data-table="conditions"')[2].partition("</table>")[0]
     assert "keeps pictures" in table.lower()
-    assert "four mean features a class" in table  # what SSS stores
+    assert escape(methods()["sss"].card.stores) in table
     assert table.count("<tr class=") == 2
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_classes_are_compared_with_the_baseline_wherever_it_stands(tmp_path):
     for method in ("alice", "ncm", "sss"):
         write_run(tmp_path / method, make_result(method, sizes=(5, 3)), features=False)
@@ -186,7 +200,7 @@ def test_what_gates_chosen_on_pseudo_novel_classes_give_is_a_table(cifar):
     )
     cells = [re.findall(r"<t[hd][^>]*>([^<]*)</t", row) for row in section.split("<tr>")[1:]]
     assert cells[0] == ["Rule", "Setting", "Overall (%)", "Novel (%)", "Harmonic mean (%)"]
-    assert cells[1:] == [["first look + constant", "0.2", "58.40", "42.00", "47.40"]]
+    assert cells[1:] == [["transferable scores + constant", "0.2", "58.40", "42.00", "47.40"]]
 
 
 def test_figures_and_tables_lie_beside_the_page(cifar):
@@ -206,6 +220,7 @@ def test_figures_and_tables_lie_beside_the_page(cifar):
     assert sum(line["source"] != "this report" for line in lines) == len(published().on("cifar100", 9))
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_missing_pieces_are_named(tmp_path):
     write_run(tmp_path / "bare", make_result("ncm", sizes=(5,)), features=False)
     (tmp_path / "bare" / "training.csv").unlink()
@@ -235,18 +250,19 @@ def test_missing_pieces_are_named(tmp_path):
     assert "/tuning" not in text
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_a_run_on_the_base_session_of_another_lacks_no_training_and_cores_are_told_once(tmp_path):
-    runs = {"own": ("", "NVIDIA H200"), "taken": (" --base runs/own", "x86_64 CPU, 2 cores, 2 threads")}
+    runs = {"own": ("", "NVIDIA H200"), "loaded": (" --base runs/own", "x86_64 CPU, 2 cores, 2 threads")}
     for name, (extra, device) in runs.items():
         result = make_result("sss", sizes=(5,), recipe={"name": name})
         result.command += extra
         result.environment.device = device
         write_run(tmp_path / name, result, features=False)
-    (tmp_path / "taken" / "training.csv").write_text("step,epoch,loss,learning_rate\n")
+    (tmp_path / "loaded" / "training.csv").write_text("step,epoch,loss,learning_rate\n")
     text = write_report([tmp_path]).read_text()
     assert "training.csv cannot be read" not in text
     assert text.count("no training of its own") == 1
-    assert "session taken over from <code>runs/own</code>" in text
+    assert "session loaded from <code>runs/own</code>" in text
     assert "<dd>x86_64 CPU, 2 cores, 2 threads</dd>" in text
     assert "<dd>NVIDIA H200, 2 CPU cores</dd>" in text
 
@@ -260,7 +276,7 @@ def test_a_run_on_the_base_session_of_another_lacks_no_training_and_cores_are_to
         ("run # Ann's --base b", "b"),
     ],
 )
-def test_whose_base_session_was_taken_over_is_read_from_the_command(tmp_path, command, whose):
+def test_whose_base_session_was_loaded_is_read_from_the_command(tmp_path, command, whose):
     result = make_result("sss", sizes=(5,)).model_copy(update={"command": f"fairshot {command}"})
     folder = write_run(tmp_path / "run", result, features=False)
     assert read_run(folder).base_session_of == ""
@@ -278,7 +294,8 @@ def test_an_interrupted_run_alone_still_gives_a_page(tmp_path):
     assert "the run was interrupted" in text
 
 
-def test_two_benchmarks_are_two_chapters(tmp_path):
+@pytest.mark.usefixtures("blank_figures")
+def test_two_benchmarks_are_two_sections(tmp_path):
     write_run(tmp_path / "a", make_result("ncm", sizes=(5,)), features=False)
     write_run(tmp_path / "b", make_result("ncm", benchmark='<b>odd & "name"', sizes=(4,)), features=False)
     text = write_report([tmp_path / "a", tmp_path / "b"], tmp_path / "out").read_text()
@@ -288,7 +305,8 @@ def test_two_benchmarks_are_two_chapters(tmp_path):
     assert (tmp_path / "out" / "figures" / "2-accuracy.pdf").is_file()
 
 
-def test_folders_of_the_same_name_with_other_pictures_are_two_chapters(tmp_path):
+@pytest.mark.usefixtures("blank_figures")
+def test_folders_of_the_same_name_with_other_pictures_are_two_sections(tmp_path):
     for name, pictures, novel in (("a", "1f", 0.2), ("b", "2e", 0.9)):
         result = make_result("ncm", ord(name), "photos", (4,), novel=novel)
         write_run(tmp_path / name, result.model_copy(update={"pictures": pictures}), features=False)
@@ -304,13 +322,16 @@ def test_runs_are_found_in_a_folder_and_wrong_ones_refused(tmp_path):
         write_run(tmp_path / "all" / name, make_result(name), features=False)
     (tmp_path / "all" / "report").mkdir()
     assert [path.name for path in find_runs([tmp_path / "all", tmp_path / "all" / "b"])] == ["a", "b"]
-    with pytest.raises(UserError, match="not a folder"):
-        find_runs([tmp_path / "nowhere"])
-    with pytest.raises(UserError, match="holds no run"):
-        find_runs([tmp_path / "all" / "report"])
-    assert fairshot("report", tmp_path / "nowhere")[0] == 2
+    for wrong in (tmp_path / "nowhere", tmp_path / "all" / "report"):
+        with pytest.raises(NoRunsFound) as refused:
+            find_runs([wrong])
+        assert (refused.value.path, refused.value.collections) == (wrong, ())
+    code, printed = fairshot("report", tmp_path / "nowhere")
+    assert code == 2
+    assert advice(NoRunsFound(tmp_path / "nowhere")) in printed.replace("\n", " ")
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_collections_are_named_and_reported_only_where_they_are_given(tmp_path):
     write_run(tmp_path / "all" / "ncm", make_result("ncm"), features=False)
     for name in ("a", "b"):
@@ -342,21 +363,22 @@ def test_folders_that_may_not_be_read_are_passed_over(tmp_path, monkeypatch):
     write_run(tmp_path / "ncm", make_result("ncm"), features=False)
     private = tmp_path / "private"
     private.mkdir()
-    for look in ("iterdir", "exists"):  # as they fail for everybody but root
-        original = getattr(Path, look)
+    for name in ("iterdir", "exists"):  # as they fail for everybody but root
+        original = getattr(Path, name)
 
         def refuse(path, original=original):
             if private in (path, path.parent):
                 raise PermissionError(13, "Permission denied", str(path))
             return original(path)
 
-        monkeypatch.setattr(Path, look, refuse)
+        monkeypatch.setattr(Path, name, refuse)
     assert find_runs([tmp_path]) == [tmp_path / "ncm"]
     assert find_collections([tmp_path]) == {}
-    with pytest.raises(UserError, match="holds no run that can be read"):
+    with pytest.raises(NoRunsFound):
         find_runs([private])
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_a_run_that_lies_in_two_folders_counts_once(tmp_path):
     for name, seed in (("a/first", 0), ("a/second", 1), ("b/copy", 0)):
         write_run(tmp_path / name, make_result("ncm", seed, sizes=(5, 2)), features=False)
@@ -377,8 +399,10 @@ def test_runs_of_one_recipe_on_other_pictures_all_count(tmp_path):
 
 def test_a_folder_of_collections_alone_is_refused_and_says_what_to_give(tmp_path):
     write_run(tmp_path / "results" / "doodles" / "ncm", make_result("ncm"), features=False)
-    with pytest.raises(UserError, match=r"holds no run itself; give the folders of runs in it: .*doodles$"):
+    with pytest.raises(NoRunsFound) as refused:
         find_runs([tmp_path / "results"])
+    assert refused.value.collections == (tmp_path / "results" / "doodles",)
+    assert str(tmp_path / "results" / "doodles") in str(refused.value)
 
 
 def test_a_result_of_another_version_is_named_not_raised(tmp_path):
@@ -450,7 +474,7 @@ def test_browser_loads_every_picture(page, report):
     assert len(loaded) == len(report.results[0].sessions) * len(group_results(report.results))
     assert all(loaded)
     sizes = page.evaluate(
-        "[...document.querySelectorAll('.plate svg')].map(svg => svg.getBoundingClientRect().width)"
+        "[...document.querySelectorAll('.figure svg')].map(svg => svg.getBoundingClientRect().width)"
     )
     assert len(sizes) >= 9
     assert min(sizes) > 200
@@ -481,7 +505,8 @@ def test_browser_tables_equal_result_json(page, report):
     )
 
 
-def test_browser_opens_the_measured_cifar100_results(browser, tmp_path):
+def test_browser_opens_the_measured_cifar100_results(browser, tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "KINDS", ("svg",))  # what the page shows: the other files take a minute
     committed = Path(__file__).parents[2] / "results" / "cifar100"
     results = [Result.read(found.parent) for found in sorted(committed.glob("*/result.json"))]
     complaints = []

@@ -17,8 +17,8 @@ from fairshot.evaluation.run_folder import lock_run
 from fairshot.methods import methods
 from fairshot.progress import Reporter
 from fairshot.recipes import load_recipe
-from fairshot.reporting.conditions import TITLES, UNKNOWN, conditions
 from fairshot.reporting.groups import group_results
+from fairshot.reporting.tables import CONDITIONS, UNKNOWN, conditions
 from fairshot.studies import cluster, execute
 from fairshot.studies.comparison import Comparison
 from fairshot.studies.execute import RunStatus, StudyOptions
@@ -272,13 +272,14 @@ def test_conditions_say_what_sets_rows_apart():
     settings = {"name": "cec", "episode_epochs": 7}
     recipe = {"training": {"epochs": 20}, "model": {"backbone": "resnet18"}, "method": settings}
     groups = group_results([make_result("cec", recipe=recipe), make_result("of_tomorrow")])
-    ours, unknown = conditions(groups)
-    assert len(ours.cells) == len(TITLES)
-    assert (ours.backbone, ours.epochs, ours.passes, ours.future) == ("resnet18", "20 + 7", "1", "no")
-    assert (unknown.summary, unknown.passes) == (UNKNOWN, UNKNOWN)
+    ours, unknown = map(conditions, groups)
+    assert list(ours.values) == list(CONDITIONS)
+    expected = {"backbone": "resnet18", "epochs": "20 + 7", "passes": "1", "knows future": "no"}
+    assert ours.values == ours.values | expected
+    assert (unknown.summary, unknown.values["passes"]) == (UNKNOWN, UNKNOWN)
     card = methods()["fact"].card
-    (row,) = conditions(group_results([make_result("fact")]))
-    assert (row.future, row.stores) == ("yes", card.stores)
+    (row,) = map(conditions, group_results([make_result("fact")]))
+    assert (row.values["knows future"], row.values["stores"]) == ("yes", card.stores)
     twelve = {"method": {"name": "savc", "fantasy": "turns_and_colours"}}
-    (row,) = conditions(group_results([make_result("savc", recipe=twelve)]))
-    assert row.passes == "12"
+    (row,) = map(conditions, group_results([make_result("savc", recipe=twelve)]))
+    assert row.values["passes"] == "12"

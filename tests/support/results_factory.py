@@ -71,13 +71,17 @@ def write_run(folder: Path, result: Result, *, features: bool = True, trade_off:
                 "overall_avg": 60 - 40 * s**2,
                 "inc_avg": 30 + 60 * s,
                 "harmonic_mean_avg": 45 + 30 * s - 90 * s**2,
-                "tuned": place == 4,
+                "tuned": index == 4,
+                "rule": "a rule",
+                "base_avg": 70 - 90 * s,
+                "both": 50,
+                "method": {"bias": s},
             }
-            for place, s in enumerate(np.linspace(0, 0.3, 7))
+            for index, s in enumerate(np.linspace(0, 0.3, 7))
         ]
         rules = {
             "rules": [
-                {"name": "first look + constant", "points": points},
+                {"name": "transferable scores + constant", "points": points},
                 {"name": "Resistance", "points": points[:4]},
             ]
         }

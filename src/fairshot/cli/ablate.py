@@ -49,7 +49,7 @@ def ablate_command(
     """
     # All this takes seconds to import, and --help needs none.
     from fairshot.recipes import default_recipe
-    from fairshot.reporting.ablationpage import components_page, features_page
+    from fairshot.reporting.ablations import components_page, features_page
     from fairshot.studies import ablate
 
     out = out or Path("runs") / f"ablation-{table}"

@@ -56,6 +56,13 @@ def _(problem: errors.NoRun) -> str:
     return "; give the folder of a run, as `fairshot run` writes it"
 
 
+@advice.register
+def _(problem: errors.NoRunsFound) -> str:
+    if problem.path.is_dir():
+        return ""
+    return "; give folders that `fairshot run` wrote, such as runs/demo"
+
+
 def _of_sss_first(result: Path) -> tuple[bool, Path]:
     """Sort runs of SSS before others: every command that takes a run takes those."""
     try:

@@ -69,7 +69,7 @@ def compare_command(
     if on_ray and not max_minutes:
         raise UserError("--max-minutes 0 leaves a run on Ray no time to begin; give it some minutes")
     # All this takes seconds to import, and --help needs none.
-    from fairshot.reporting.conditions import conditions_table
+    from fairshot.reporting.terminal import conditions_table
     from fairshot.studies import compare
 
     benchmarks = _benchmarks(benchmarks, data)

@@ -85,8 +85,8 @@ def run_command(
 def present(results: dict[Path, Result], out: Path) -> None:
     """Print runs side by side; draw the figures of each that has none, and those of all together."""
     from fairshot.evaluation.run_folder import FIGURES
-    from fairshot.reporting.figures import write_figures
-    from fairshot.reporting.tables import side_by_side
+    from fairshot.reporting.figures.accuracy import write_figures
+    from fairshot.reporting.terminal import side_by_side
 
     for run, result in results.items():
         if not (run / FIGURES).is_dir():

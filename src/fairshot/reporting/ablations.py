@@ -1,44 +1,51 @@
-"""The ablations: what each part of SSS adds (table 2), and ways to use two kinds of features (3 and 11)."""
+"""The ablations: what each part of SSS adds (table 2), and decisions by two kinds of features (3 and 11)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from safetensors.torch import load_file
+
+from fairshot import markdown
 from fairshot.errors import first_of
-from fairshot.reporting.groups import Group, Spread
-from fairshot.reporting.measures import BASE_INC, INC, INC_AVG, OVERALL, OVERALL_AVG
-from fairshot.reporting.papertables import (
-    TRANSDUCTIVE,
-    Column,
-    PaperTable,
-    Row,
-    Source,
-    our_row,
-    session_source,
-    summary_source,
+from fairshot.evaluation.diagnostics import base_occupancy, losses
+from fairshot.evaluation.result import Result
+from fairshot.evaluation.run_folder import FEATURES
+from fairshot.reporting.export import to_markdown
+from fairshot.reporting.groups import (
+    PARTS,
+    Group,
+    Spread,
+    decision_of,
+    group_results,
+    parts_of,
+    without_seed,
 )
-from fairshot.reporting.settings import PARTS, decision_of, parts_of, without_seed
+from fairshot.reporting.measures import BASE_INC, INC, INC_AVG, OVERALL, OVERALL_AVG
+from fairshot.reporting.tables import TRANSDUCTIVE, Row, Table, our_row, session_column, summary_column
 from fairshot.settings import flat
-from fairshot.studies.published import FeaturesRow, Published
+from fairshot.studies.published import Published, published
 
 BENCHMARK = "cifar100"  # on which the paper printed its ablations
 NOT_ALONE = "what lies between two of them is not owed to the parts alone"
 MOST_NAMED = 4  # settings that rows differ in; of more it is said how many
-OPTIMIZING = {"resistance", "calibration"}
+GREATEST_LOSSES = 10
+SELF_OPTIMIZING = {"resistance", "calibration"}
 
 
-def ablation_tables(groups: Sequence[Group], published: Published) -> list[PaperTable]:
-    """Build those ablations that have at least two lines, one of them ours."""
+def ablation_tables(groups: Sequence[Group], published: Published) -> list[Table]:
+    """Return those ablations that have at least two rows, one of them ours."""
     tables = [components_table(groups, published), *feature_tables(groups, published)]
     return [t for t in tables if len(t.rows) > 1 and any(row.ours for row in t.rows)]
 
 
-def components_table(groups: Sequence[Group], published: Published) -> PaperTable:
-    """Incremental accuracy and Base/Inc with the parts of SSS switched on one after the other (table 2)."""
-    last = groups[0].session_count
-    sources = [*(session_source(INC, t) for t in range(1, last)), summary_source(BASE_INC)]
+def components_table(groups: Sequence[Group], published: Published) -> Table:
+    """Return incremental accuracy and Base/Inc with the parts of SSS switched on one by one (table 2)."""
+    sessions = range(1, groups[0].session_count)
+    columns = (*(session_column(INC, t) for t in sessions), summary_column(BASE_INC))
     theirs = [
         Row(
             "SSS, paper",
@@ -49,28 +56,25 @@ def components_table(groups: Sequence[Group], published: Published) -> PaperTabl
         )
         for row in (published.components if _printed(groups) else ())
     ]
-    known = [(group, parts) for group in groups if (parts := _parts(group)) is not None]
+    known = [(group, parts) for group in groups if (parts := parts_of(group)) is not None]
     settings = _further_settings([group for group, _ in known])
     ours = []
     for (group, parts), own in zip(known, settings, strict=True):
-        row = our_row(group, sources)
-        ours.append(replace(row, parts=parts, remarks=(*row.remarks, *_named(own))))
+        row = our_row(group, columns)
+        named = (
+            [f"with {first_of([f'{key}={value}' for key, value in own.items()], MOST_NAMED)}"] if own else ()
+        )
+        ours.append(replace(row, parts=parts, remarks=(*row.remarks, *named)))
     rows = sorted([*theirs, *ours], key=lambda row: len(row.parts))
-    legend = "; ".join(f"{title}: {meaning}" for title, meaning in PARTS.values())
-    caption = f"{legend}. Inc: {INC.meaning}."
+    caption = "; ".join(f"{title}: {meaning}" for title, meaning in PARTS.values()) + f". Inc: {INC.meaning}."
     if any(settings):
-        caption += f" Our rows differ in more than their parts, {_keys(settings)}: {NOT_ALONE}."
-    return PaperTable(
-        "components", "What each part adds", caption, _heads(sources), tuple(rows), parts=tuple(PARTS)
-    )
-
-
-def _parts(group: Group) -> frozenset[str] | None:
-    return parts_of(group.results[0].method, group.results[0].recipe)
+        keys = first_of(list(dict.fromkeys(key for own in settings for key in own)), MOST_NAMED)
+        caption += f" Our rows differ in more than their parts, {keys}: {NOT_ALONE}."
+    return Table("components", "What each part adds", caption, columns, tuple(rows), parts=tuple(PARTS))
 
 
 def _further_settings(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """The settings of each group, parts apart, in which it differs from another that has them too."""
+    """Return the settings of each group, parts apart, in which it differs from another that has them too."""
     recipes = [dict(flat(without_seed(group.results[0].recipe))) for group in groups]
     values: dict[str, set[str]] = {}
     for recipe in recipes:
@@ -81,65 +85,88 @@ def _further_settings(groups: Sequence[Group]) -> list[dict[str, Any]]:
     return [{key: recipe[key] for key in differing if key in recipe} for recipe in recipes]
 
 
-def _named(settings: Mapping[str, Any]) -> list[str]:
-    """A remark that tells the settings of a row."""
-    told = [f"{key}={value}" for key, value in settings.items()]
-    return [f"with {first_of(told, MOST_NAMED)}"] if told else []
-
-
-def _keys(settings: Sequence[Mapping[str, Any]]) -> str:
-    return first_of(list(dict.fromkeys(key for own in settings for key in own)), MOST_NAMED)
-
-
-def feature_tables(groups: Sequence[Group], published: Published) -> list[PaperTable]:
-    """Averages (table 3) and sessions (table 11) of the ways to use both kinds of features."""
+def feature_tables(groups: Sequence[Group], published: Published) -> list[Table]:
+    """Return averages (table 3) and sessions (table 11) of the decisions by both kinds of features."""
     count = groups[0].session_count
-    kinds = (
-        (
-            "features",
-            "Ways to use two kinds of features",
-            [summary_source(m) for m in (INC_AVG, OVERALL_AVG)],
-        ),
-        ("features-overall", "The same in each session", [session_source(OVERALL, t) for t in range(count)]),
-        (
-            "features-incremental",
-            "The same for novel classes",
-            [session_source(INC, t) for t in range(1, count)],
-        ),
-    )
-    ours = [(way, group) for group in groups if (way := _way_without_self_optimizing(group)) is not None]
-    tables = []
-    for key, title, sources in kinds:
+    columns_of = {
+        "features": [summary_column(m) for m in (INC_AVG, OVERALL_AVG)],
+        "features-overall": [session_column(OVERALL, t) for t in range(count)],
+        "features-incremental": [session_column(INC, t) for t in range(1, count)],
+    }
+    titles = ("Decisions by two kinds of features", "The same in each session", "The same for novel classes")
+    ours = [group for group in groups if _is_plain_dual(group)]
+    tables: list[Table] = []
+    for title, (key, columns) in zip(titles, columns_of.items(), strict=True):
         rows = []
-        for row in published.features:  # ours beside the paper's, way by way
-            rows += [_published_way(row, key)] if _printed(groups) else []
-            own = [our_row(group, sources) for way, group in ours if way == row.decision]
+        for row in published.features:  # ours beside the paper's, decision by decision
+            if _printed(groups):
+                values = ((row.inc_avg, row.overall_avg), row.overall, row.inc)[len(tables)]
+                source = "SSS, table 3" if key == "features" else "SSS, table 11"
+                rows.append(Row(f"{row.printed_as}: SSS, paper", tuple(map(Spread, values)), source=source))
+            own = [our_row(group, columns) for group in ours if decision_of(group) == row.decision]
             rows += [replace(one, label=f"{row.printed_as}: {one.label}") for one in own]
         caption = "Without Resistance and Calibration."
-        tables.append(PaperTable(key, title, caption, _heads(sources), tuple(rows)))
+        tables.append(Table(key, title, caption, tuple(columns), tuple(rows)))
     return tables
 
 
-def _published_way(row: FeaturesRow, key: str) -> Row:
-    values = {
-        "features": (row.inc_avg, row.overall_avg),
-        "features-overall": row.overall,
-        "features-incremental": row.inc,
-    }[key]
-    source = "SSS, table 3" if key == "features" else "SSS, table 11"
-    return Row(f"{row.printed_as}: SSS, paper", tuple(map(Spread, values)), source=source)
-
-
-def _way_without_self_optimizing(group: Group) -> str | None:
-    parts = _parts(group)
-    if not parts or "sr" not in parts or parts & OPTIMIZING:
-        return None
-    return decision_of(group.results[0].recipe)
+def _is_plain_dual(group: Group) -> bool:
+    """Whether a group has both kinds of features and neither Resistance nor Calibration."""
+    parts = parts_of(group)
+    return parts is not None and "sr" in parts and not parts & SELF_OPTIMIZING
 
 
 def _printed(groups: Sequence[Group]) -> bool:
     return groups[0].official == BENCHMARK and groups[0].session_count == 9
 
 
-def _heads(sources: Sequence[Source]) -> tuple[Column, ...]:
-    return tuple(source.column for source in sources)
+def components_page(runs: Mapping[str, Path], command: str) -> str:
+    """Return table 2 of the paper; then FMO, novel-only accuracy and misroute rate per row; then losses."""
+    results = {name: Result.read(folder) for name, folder in runs.items()}
+    table = components_table(group_results(list(results.values())), published())
+    last = next(reversed(results))
+    sections = [_section(table), _diagnoses(results, runs), _losses(last, results[last])]
+    return "\n\n".join([f"`{command}`", *sections]) + "\n"
+
+
+def features_page(runs: Mapping[str, Path], command: str) -> str:
+    """Return tables 3 and 11 of the paper."""
+    groups = group_results([Result.read(folder) for folder in runs.values()])
+    return "\n\n".join([f"`{command}`", *map(_section, feature_tables(groups, published()))]) + "\n"
+
+
+def _section(table: Table) -> str:
+    return f"## {table.title}\n\n{table.caption}\n\n{to_markdown(table)}"
+
+
+def _diagnoses(results: Mapping[str, Result], runs: Mapping[str, Path]) -> str:
+    """FMO is definition 3, over test images of base classes; the others are of the last session."""
+    rows = []
+    for name, result in results.items():
+        tensors = load_file(runs[name] / FEATURES)
+        fmo = base_occupancy(tensors["g"].float(), tensors["labels"], len(result.sessions[0]))
+        last = result.metrics.sessions[-1]
+        values = (fmo, result.novel_only[-1], last.misroute, last.base, last.inc)
+        rows.append([name, *("-" if value is None else f"{value:.2f}" for value in values)])
+    return (
+        "## Behind the numbers\n\n"
+        "FMO: occupied feature mappings of base test images (definition 3). After the last session, in %:\n"
+        "novel-only: accuracy when base classes may not be answered; misroute: novel images answered with a\n"
+        f"base class.\n\n{markdown.table(['', 'FMO', 'novel-only', 'misroute', 'base', 'inc'], rows)}"
+    )
+
+
+def _losses(name: str, result: Result) -> str:
+    """Return the base classes that lost most from the first session to the last, and to which novel class."""
+    first, *_, last = result.confusion_arrays
+    found, names = losses(first, last), result.class_names
+    mean = sum(one.points for one in found) / len(found)
+    rows = [
+        (names[one.base_class], f"{one.points:.2f}", names[one.confused_with], f"{one.share:.2f}")
+        for one in found[:GREATEST_LOSSES]
+    ]
+    head = ("base class", "points lost", "most of its images went to", "of its images (%)")
+    return (
+        f"## What base classes lost ({name})\n\nFrom the base session to the last one a base class lost "
+        f"{mean:.2f} points on average; most lost:\n\n{markdown.table(head, rows)}"
+    )

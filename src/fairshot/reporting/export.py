@@ -7,10 +7,10 @@ import io
 import math
 from pathlib import Path
 
+from fairshot import markdown
 from fairshot.files import write_atomically
-from fairshot.reporting.groups import Spread
-from fairshot.reporting.papertables import PaperTable, Row
-from fairshot.reporting.settings import PARTS
+from fairshot.reporting.groups import PARTS, Spread, spread_text
+from fairshot.reporting.tables import Row, Table
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -20,18 +20,17 @@ _LATEX = {
 }
 
 
-def write_table(table: PaperTable, folder: Path, prefix: str = "") -> list[Path]:
+def write_table(table: Table, folder: Path, prefix: str = "") -> list[Path]:
     """Write the table as LaTeX, Markdown and CSV into the folder."""
-    paths = []
-    for suffix, text in (("tex", to_latex(table)), ("md", to_markdown(table)), ("csv", to_csv(table))):
-        path = folder / f"{prefix}{table.key}.{suffix}"
+    texts = {"tex": to_latex(table), "md": to_markdown(table) + "\n", "csv": to_csv(table)}
+    paths = {folder / f"{prefix}{table.key}.{suffix}": text for suffix, text in texts.items()}
+    for path, text in paths.items():
         write_atomically(path, text.encode())
-        paths.append(path)
-    return paths
+    return list(paths)
 
 
-def to_csv(table: PaperTable) -> str:
-    """Write every number in full, its deviation beside it, and where a row comes from."""
+def to_csv(table: Table) -> str:
+    """Return every number in full, its deviation beside it, and where a row comes from."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     titles = [f"{column.band}: {column.title}" if column.band else column.title for column in table.columns]
@@ -53,27 +52,21 @@ def _csv_cells(value: Spread | None) -> tuple[str, str]:
     return repr(value.mean), "" if value.deviation is None else repr(value.deviation)
 
 
-def to_markdown(table: PaperTable) -> str:
-    """Write a table of two decimals: best values bold, remarks in brackets."""
-    titles = [PARTS[part][0] for part in table.parts] + [column.title for column in table.columns]
-    lines = [f"| | {' | '.join(titles)} |", "|---" * (len(titles) + 1) + "|"]
-    for place, row in enumerate(table.rows):
+def to_markdown(table: Table) -> str:
+    """Return a Markdown table with two decimals: best values bold, remarks in brackets."""
+    rows = []
+    for index, row in enumerate(table.rows):
         label = f"{row.name} ({'; '.join(row.remarks)})" if row.remarks else row.name
         ticks = ["x" if part in row.parts else "" for part in table.parts]
-        numbers = [_markdown_cell(value, place in table.winners[i]) for i, value in enumerate(row.values)]
-        lines.append(f"| {' | '.join([label, *ticks, *numbers])} |")
-    return "\n".join([*lines, ""])
+        bold = ["**" if index in winners else "" for winners in table.winners]
+        numbers = [spread_text(value, 2, "-", mark) for value, mark in zip(row.values, bold, strict=True)]
+        rows.append([label, *ticks, *numbers])
+    titles = [PARTS[part][0] for part in table.parts] + [column.title for column in table.columns]
+    return markdown.table(["", *titles], rows)
 
 
-def _markdown_cell(value: Spread | None, is_best: bool) -> str:
-    if value is None:
-        return "-"
-    mean = f"**{value.mean:.2f}**" if is_best else f"{value.mean:.2f}"
-    return mean if value.deviation is None else f"{mean} ± {value.deviation:.2f}"
-
-
-def to_latex(table: PaperTable) -> str:
-    """Write a table for the booktabs package: best values bold, remarks as letters explained below."""
+def to_latex(table: Table) -> str:
+    """Return a table for the booktabs package: best values bold, remarks as letters explained below."""
     lines = [
         "% needs \\usepackage{booktabs}",
         r"\begin{table}",
@@ -89,20 +82,20 @@ def to_latex(table: PaperTable) -> str:
         lines.append(f"{skipped} & {' & '.join(spans)} \\\\")
     titles = [escape(PARTS[part][0]) for part in table.parts] + [escape(c.title) for c in table.columns]
     lines += [f"Method & {' & '.join(titles)} \\\\", r"\midrule"]
-    for place, row in enumerate(table.rows):
-        if place and row.ours and not table.rows[place - 1].ours and not table.parts:
+    for index, row in enumerate(table.rows):
+        if index and row.ours and not table.rows[index - 1].ours and not table.parts:
             lines.append(r"\midrule")
-        lines.append(_latex_row(table, place, row))
+        lines.append(_latex_row(table, index, row))
     lines += [r"\bottomrule", r"\end{tabular}"]
     lines += _latex_notes(table)
     return "\n".join([*lines, r"\end{table}", ""])
 
 
-def _latex_row(table: PaperTable, place: int, row: Row) -> str:
+def _latex_row(table: Table, index: int, row: Row) -> str:
     letters = ",".join(table.remarks[remark] for remark in row.remarks)
     label = escape(row.name) + (rf"\textsuperscript{{{letters}}}" if letters else "")
     ticks = [r"$\surd$" if part in row.parts else "" for part in table.parts]
-    numbers = [_latex_cell(value, place in table.winners[i]) for i, value in enumerate(row.values)]
+    numbers = [_latex_cell(value, index in table.winners[i]) for i, value in enumerate(row.values)]
     return f"{' & '.join([label, *ticks, *numbers])} \\\\"
 
 
@@ -114,7 +107,7 @@ def _latex_cell(value: Spread | None, is_best: bool) -> str:
     return mean if value.deviation is None else rf"{mean} {{\scriptsize $\pm${value.deviation:.2f}}}"
 
 
-def _latex_notes(table: PaperTable) -> list[str]:
+def _latex_notes(table: Table) -> list[str]:
     notes = [rf"\textsuperscript{{{letter}}} {escape(text)}" for text, letter in table.remarks.items()]
     sources = dict.fromkeys(row.source for row in table.rows if not row.ours)
     if sources:
@@ -126,5 +119,5 @@ def _latex_notes(table: PaperTable) -> list[str]:
 
 
 def escape(text: str) -> str:
-    """Make plain text safe for LaTeX."""
+    """Return plain text with all that LaTeX would read as a command escaped."""
     return "".join(_LATEX.get(sign, sign) for sign in text)

@@ -1,21 +1,31 @@
-"""Runs that differ in nothing but their seed are one line of a table, with a mean and a deviation."""
+"""Groups of runs that differ in their seed alone: one row of a table, with a mean and a deviation."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from fairshot.errors import UserError
 from fairshot.evaluation.metrics import Metrics, SessionMetrics
 from fairshot.evaluation.result import Result
-from fairshot.reporting.settings import PARTS, is_sss, section, without_seed
+from fairshot.methods import methods
+from fairshot.methods.dual_method import DualMethod
+from fairshot.recipes import check_recipe
 from fairshot.settings import flat
 
 MOST_DIFFERENCES_IN_A_LABEL = 3
+PARTS = {
+    "intra": ("Intra", "the vertical flip is a second component of each class"),
+    "inter": ("Inter", "blends of two classes are classes of their own"),
+    "sr": ("SR", "a module after the backbone, and with it two kinds of features"),
+    "resistance": ("R", "base prototypes move away from similar novel classes"),
+    "calibration": ("C", "prototypes move towards unlabelled samples recognised as theirs"),
+}
 
 
 @dataclass(frozen=True)
@@ -35,8 +45,16 @@ class Spread:
         return cls(float(np.mean(known)), spread)
 
 
+def spread_text(spread: Spread | None, digits: int = 2, missing: str = "", bold: str = "") -> str:
+    """Return a mean ± its deviation, the mean between marks of bold text if there are some."""
+    if spread is None:
+        return missing
+    mean = f"{bold}{spread.mean:.{digits}f}{bold}"
+    return mean if spread.deviation is None else f"{mean} ± {spread.deviation:.{digits}f}"
+
+
 def means(spreads: Sequence[Spread | None]) -> list[float | None]:
-    """Keep the means alone."""
+    """Return the means alone."""
     return [None if spread is None else spread.mean for spread in spreads]
 
 
@@ -49,7 +67,7 @@ class Group:
 
     @property
     def benchmark(self) -> str:
-        """The benchmark all results of the group were computed on."""
+        """The benchmark of all results."""
         return self.results[0].benchmark
 
     @property
@@ -59,7 +77,7 @@ class Group:
 
     @property
     def official(self) -> str:
-        """The benchmark as others publish on it; none for own pictures, whatever their folder is called."""
+        """The benchmark as others publish on it; empty for own pictures, whatever their folder is called."""
         name, own = self.images
         return "" if own else name
 
@@ -69,9 +87,15 @@ class Group:
         return len(self.results[0].sessions)
 
     @property
+    def base_classes(self) -> int:
+        """How many classes session 0 introduced."""
+        return len(self.results[0].sessions[0])
+
+    @property
     def is_sss(self) -> bool:
-        """Whether the method is the paper's own."""
-        return is_sss(self.results[0].method)
+        """Whether the method is the paper's own, with either kind of classifiers; figures draw it thick."""
+        kind = methods().get(self.results[0].method)
+        return kind is not None and issubclass(kind, DualMethod)
 
     @property
     def alike(self) -> tuple[Result, ...]:
@@ -98,8 +122,8 @@ class Group:
 
     @property
     def seconds(self) -> Spread | None:
-        """Seconds a run took."""
-        return Spread.of([total_seconds(result) for result in self.results])
+        """Seconds that a run took."""
+        return Spread.of([sum(result.seconds.values()) for result in self.results])
 
     def summary(self, pick: Callable[[Metrics], float | None]) -> Spread | None:
         """Summarise a number of a whole run over the seeds."""
@@ -110,28 +134,24 @@ class Group:
         return Spread.of([pick(metrics.sessions[t]) for metrics in self.metrics])
 
 
-def total_seconds(result: Result) -> float:
-    """Seconds of the whole run, all parts together."""
-    return sum(result.seconds.values())
-
-
-def images_of(result: Result) -> tuple[str, str]:
-    """Name the images of a result: the benchmark, and which of the folders with this name, if it is one.
-
-    A result of an earlier version does not say which own pictures it is of; their classes then tell.
-    """
-    own = section(result.recipe, "benchmark").get("name", result.benchmark) != result.benchmark
-    return result.benchmark, result.pictures or "\n".join(sorted(result.class_names) if own else ())
-
-
 def group_results(results: Sequence[Result]) -> list[Group]:
     """Gather runs that differ only in their seed, in the order of first appearance."""
+    members = _gather(results, lambda result: result)
+    return [Group(_label(own, members), tuple(own)) for own in members]
+
+
+def by_class_order(results: Sequence[Result]) -> list[list[Result]]:
+    """Gather runs that differ only in their seed and in the order of classes."""
+    return _gather(results, without_class_order)
+
+
+def _gather(results: Sequence[Result], common: Callable[[Result], Result]) -> list[list[Result]]:
     gathered: dict[str, list[Result]] = {}
     for result in results:
-        identity = [result.method, images_of(result), result.sessions, without_seed(result.recipe)]
+        recipe = without_seed(common(result).recipe)
+        identity = [result.method, images_of(result), result.sessions, recipe]
         gathered.setdefault(json.dumps(identity, sort_keys=True, default=str), []).append(result)
-    members = list(gathered.values())
-    return [Group(_label(own, members), tuple(own)) for own in members]
+    return list(gathered.values())
 
 
 def by_benchmark(groups: Sequence[Group]) -> dict[str, list[Group]]:
@@ -147,22 +167,107 @@ def by_benchmark(groups: Sequence[Group]) -> dict[str, list[Group]]:
 
 
 def sss_first(groups: Sequence[Group]) -> list[Group]:
-    """Order the lines of a report: the paper's own method, then the others as they came."""
+    """Order the rows of a report: the paper's own method, then the others as they came."""
     return sorted(groups, key=lambda group: not group.is_sss)
+
+
+def in_main_order(results: Sequence[Result]) -> list[Result]:
+    """Leave runs with shuffled classes to the table over class orders, where others keep the official order.
+
+    Other base classes make another task, whose numbers do not belong in one table with those of the first.
+    """
+    official = {task_of(result) for result in results if class_order(result) is None}
+    aside = [
+        result
+        for family in by_class_order(results)
+        if task_of(family[0]) in official and len({class_order(result) for result in family}) > 1
+        for result in family
+        if class_order(result) is not None
+    ]
+    return [result for result in results if not any(result is other for other in aside)]
+
+
+def images_of(result: Result) -> tuple[str, str]:
+    """Name the images of a result: the benchmark, and which of the folders with this name, if it is one.
+
+    A result of an earlier version does not say which own pictures it is of; their classes then tell.
+    """
+    own = section(result.recipe, "benchmark").get("name", result.benchmark) != result.benchmark
+    return result.benchmark, result.pictures or "\n".join(sorted(result.class_names) if own else ())
+
+
+def task_of(result: Result) -> tuple[tuple[str, str], int]:
+    """Name the images and the number of sessions of a result."""
+    return images_of(result), len(result.sessions)
+
+
+def class_order(result: Result) -> int | None:
+    """Return the seed by which the classes were shuffled; None for the official order."""
+    order: int | None = section(result.recipe, "benchmark").get("class_order_seed")
+    return order
+
+
+def section(recipe: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return a section of a recipe; an empty one where a result of another version has none."""
+    found = recipe.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def without_seed(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what runs with different seeds have in common.
+
+    An option that a run of an earlier version could not name counts as its default, which is how it ran.
+    """
+    name = section(recipe, "method").get("name")
+    try:
+        complete = check_recipe(recipe).as_dict() if name in methods() else recipe
+    except UserError:  # of another version, or not one of ours: taken as it was written
+        complete = recipe
+    return {key: value for key, value in complete.items() if key != "seed"}
+
+
+def without_class_order(result: Result) -> Result:
+    """Return the result as if its recipe named no order of classes."""
+    benchmark = {k: v for k, v in section(result.recipe, "benchmark").items() if k != "class_order_seed"}
+    return result.model_copy(update={"recipe": result.recipe | {"benchmark": benchmark}})
+
+
+def backbone_of(group: Group) -> str | None:
+    """Return the name of the backbone."""
+    return section(group.results[0].recipe, "model").get("backbone")
+
+
+def is_baseline(method: str) -> bool:
+    """Whether a method is the one that others add something to."""
+    kind = methods().get(method)
+    return kind is not None and kind.card.baseline
+
+
+def parts_of(group: Group) -> frozenset[str] | None:
+    """Find which parts of SSS were on; the baseline is SSS without any, others have no such parts."""
+    if is_baseline(group.results[0].method):
+        return frozenset()
+    switches = section(group.results[0].recipe, "method")
+    return frozenset(part for part in PARTS if switches[part]) if PARTS.keys() <= switches.keys() else None
+
+
+def decision_of(group: Group) -> str:
+    """Return the decision rule by which a run of SSS combined the two kinds of features."""
+    return str(section(group.results[0].recipe, "method").get("decision", "separately"))
 
 
 def _label(own: list[Result], members: list[list[Result]]) -> str:
     """Name the method, and where several groups share it, the settings that set this one apart."""
     method, images = own[0].method, images_of(own[0])
-    rivals = [other for other in members if other[0].method == method and images_of(other[0]) == images]
-    if len(rivals) == 1:
+    same_method = [other for other in members if other[0].method == method and images_of(other[0]) == images]
+    if len(same_method) == 1:
         return method
-    settings = [dict(flat(without_seed(rival[0].recipe))) for rival in rivals]
-    mine = settings[rivals.index(own)]
+    settings = [dict(flat(without_seed(other[0].recipe))) for other in same_method]
+    mine = settings[same_method.index(own)]
     differing = [key for key in mine if any(other.get(key) != mine[key] for other in settings)]
     parts = [key for key in differing if _last(key) in PARTS]
     others = [f"{_last(key)}={_plain(mine[key])}" for key in differing if key not in parts]
-    number = f"{method} #{rivals.index(own) + 1}"
+    number = f"{method} #{same_method.index(own) + 1}"
     if not differing:
         return number
     if len(others) > MOST_DIFFERENCES_IN_A_LABEL:

@@ -33,83 +33,70 @@ class SummaryMeasure:
     unit: str = "%"
 
 
-OVERALL = SessionMeasure(
-    "Overall",
-    "accuracy on the test images of all classes seen so far",
-    lambda s: s.overall,
-)
-BASE = SessionMeasure(
-    "Base",
-    "accuracy on the test images of base classes, those of session 0",
-    lambda s: s.base,
-)
-INC = SessionMeasure(
-    "Inc",
-    "accuracy on the test images of incremental (novel) classes, learnt from a few images each",
-    lambda s: s.inc,
-)
-CINC = SessionMeasure(
-    "CInc", "accuracy on the incremental classes that this session introduced (current)", lambda s: s.cinc
-)
-PINC = SessionMeasure(
-    "PInc", "accuracy on the incremental classes of earlier sessions (past)", lambda s: s.pinc
-)
-HARMONIC = SessionMeasure(
-    "Harmonic", "harmonic mean of Base and Inc: high only if both are", lambda s: s.harmonic_mean
-)
-SESSION_MEASURES = (OVERALL, BASE, INC, CINC, PINC, HARMONIC)
-
-OVERALL_AVG = SummaryMeasure(
-    "Overall avg", "overall accuracy averaged over all sessions", lambda m: m.overall_avg
-)
-BASE_AVG = SummaryMeasure(
-    "Base avg", "base accuracy averaged over sessions 1 and later", lambda m: m.base_avg
-)
-INC_AVG = SummaryMeasure(
-    "Inc avg", "incremental accuracy averaged over sessions 1 and later", lambda m: m.inc_avg
-)
-BASE_INC = SummaryMeasure(
-    "Base/Inc",
-    "Base avg over Inc avg; 1 is balance, more favours base classes",
-    lambda m: m.base_inc,
-    "one",
-    "",
-)
-CINC_PINC = SummaryMeasure(
-    "CInc/PInc",
-    "current over past incremental accuracy; 1 is balance, more forgets past classes",
-    lambda m: m.cinc_pinc,
-    "one",
-    "",
-)
-BICP = SummaryMeasure(
-    "BICP", "mean of Base/Inc and CInc/PInc; the closer to 1, the fairer", lambda m: m.bicp, "one", ""
-)
-HARMONIC_AVG = SummaryMeasure(
-    "Harmonic avg", "harmonic mean of Base and Inc averaged over sessions", lambda m: m.harmonic_mean_avg
-)
-LAST = SummaryMeasure("Last", "overall accuracy after the last session", lambda m: m.last)
-DROP = SummaryMeasure(
-    "PD", "overall accuracy lost between the first and the last session", lambda m: m.pd, "low"
-)
-INC_WEIGHTED = SummaryMeasure(
-    "Inc weighted",
-    "Inc avg with test images counted alike; differs from it where sessions have unequal test sets",
-    lambda m: m.inc_weighted_avg,
-)
-MISROUTE_AVG = SummaryMeasure(
-    "Misroute avg",
-    "share of incremental test images answered with a base class, averaged over sessions: a biased decision",
-    lambda m: _average([session.misroute for session in m.sessions]),
-    "low",
-)
-DIAGNOSES = (LAST, DROP, INC_WEIGHTED, MISROUTE_AVG)
-SUMMARY_MEASURES = (OVERALL_AVG, BASE_AVG, INC_AVG, BASE_INC, CINC_PINC, BICP, HARMONIC_AVG)
+def _ratio(title: str, meaning: str, pick: Callable[[Metrics], float | None]) -> SummaryMeasure:
+    return SummaryMeasure(title, meaning, pick, "one", "")
 
 
-def _average(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
+def _misroute_avg(metrics: Metrics) -> float | None:
+    known = [session.misroute for session in metrics.sessions if session.misroute is not None]
     return sum(known) / len(known) if known else None
+
+
+SESSION_MEASURES = OVERALL, BASE, INC, CINC, PINC, HARMONIC = (
+    SessionMeasure("Overall", "accuracy on the test images of all classes seen so far", lambda s: s.overall),
+    SessionMeasure(
+        "Base", "accuracy on the test images of base classes, those of session 0", lambda s: s.base
+    ),
+    SessionMeasure(
+        "Inc",
+        "accuracy on the test images of incremental (novel) classes, learnt from a few images each",
+        lambda s: s.inc,
+    ),
+    SessionMeasure(
+        "CInc", "accuracy on the incremental classes that this session introduced (current)", lambda s: s.cinc
+    ),
+    SessionMeasure(
+        "PInc", "accuracy on the incremental classes of earlier sessions (past)", lambda s: s.pinc
+    ),
+    SessionMeasure(
+        "Harmonic", "harmonic mean of Base and Inc: high only if both are", lambda s: s.harmonic_mean
+    ),
+)
+SUMMARY_MEASURES = OVERALL_AVG, BASE_AVG, INC_AVG, BASE_INC, CINC_PINC, BICP, HARMONIC_AVG = (
+    SummaryMeasure("Overall avg", "overall accuracy averaged over all sessions", lambda m: m.overall_avg),
+    SummaryMeasure("Base avg", "base accuracy averaged over sessions 1 and later", lambda m: m.base_avg),
+    SummaryMeasure("Inc avg", "incremental accuracy averaged over sessions 1 and later", lambda m: m.inc_avg),
+    _ratio(
+        "Base/Inc", "Base avg over Inc avg; 1 is balance, more favours base classes", lambda m: m.base_inc
+    ),
+    _ratio(
+        "CInc/PInc",
+        "current over past incremental accuracy; 1 is balance, more forgets past classes",
+        lambda m: m.cinc_pinc,
+    ),
+    _ratio("BICP", "mean of Base/Inc and CInc/PInc; the closer to 1, the fairer", lambda m: m.bicp),
+    SummaryMeasure(
+        "Harmonic avg", "harmonic mean of Base and Inc averaged over sessions", lambda m: m.harmonic_mean_avg
+    ),
+)
+DIAGNOSES = LAST, DROP, INC_WEIGHTED, MISROUTE_AVG = (
+    SummaryMeasure("Last", "overall accuracy after the last session", lambda m: m.last),
+    SummaryMeasure(
+        "PD", "overall accuracy lost between the first and the last session", lambda m: m.pd, "low"
+    ),
+    SummaryMeasure(
+        "Inc weighted",
+        "Inc avg with test images counted alike; differs from it where sessions have unequal test sets",
+        lambda m: m.inc_weighted_avg,
+    ),
+    SummaryMeasure(
+        "Misroute avg",
+        "share of incremental test images answered with a base class, averaged over sessions: a biased "
+        "decision",
+        _misroute_avg,
+        "low",
+    ),
+)
 
 
 def best(values: Sequence[float | None], goal: Goal, digits: int = 2) -> set[int]:
@@ -122,6 +109,4 @@ def best(values: Sequence[float | None], goal: Goal, digits: int = 2) -> set[int
 
 
 def _cost(value: float, goal: Goal) -> float:
-    if goal == "one":
-        return abs(value - 1)
-    return value if goal == "low" else -value
+    return {"one": abs(value - 1), "low": value, "high": -value}[goal]

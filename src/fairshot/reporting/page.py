@@ -1,4 +1,4 @@
-"""The page: one HTML file that opens without a network, from what the chapters hold."""
+"""The page: one HTML file that opens without a network."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,21 +14,23 @@ from markupsafe import Markup
 
 from fairshot.evaluation.result import Environment as Machine
 from fairshot.evaluation.result import Result
-from fairshot.reporting.benchmark_section import BenchmarkSection
-from fairshot.reporting.conditions import TITLES
-from fairshot.reporting.figures import slug
-from fairshot.reporting.groups import Spread, total_seconds
-from fairshot.reporting.orders import class_order
+from fairshot.reporting.figures.classes import answers, confusion_pixels
+from fairshot.reporting.figures.sections import SECTIONS
+from fairshot.reporting.figures.style import COLOURS
+from fairshot.reporting.figures.writer import key_symbol, picture_url, slug
+from fairshot.reporting.groups import PARTS, Group, class_order
+from fairshot.reporting.measures import BASE_AVG, BASE_INC, INC_AVG
 from fairshot.reporting.runs import Run
-from fairshot.reporting.settings import PARTS
-from fairshot.reporting.style import COLOURS
-from fairshot.reporting.svg import key_symbol
+from fairshot.reporting.tables import CONDITIONS, conditions, session_table
+
+if TYPE_CHECKING:
+    from fairshot.reporting.report import BenchmarkSection
 
 MOST_NAMED = 4  # methods in the title; of more it says how many
 
 
 def render_page(
-    chapters: Sequence[BenchmarkSection], runs: Sequence[Run], command: str, further: Mapping[str, int]
+    benchmarks: Sequence[BenchmarkSection], runs: Sequence[Run], command: str, further: Mapping[str, int]
 ) -> str:
     """Fill the template; `further` has the commands that report runs nearby, and how many runs they find."""
     environment = Environment(
@@ -37,14 +40,29 @@ def render_page(
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.filters |= {"number": _number, "duration": _duration, "recipe": _recipe, "ratio": _ratio}
-    environment.filters |= {"slug": slug, "class_order": class_order, "machine": _machine}
-    environment.globals |= {"PARTS": PARTS, "CONDITIONS": TITLES}
+    environment.filters |= {
+        "number": _number,
+        "duration": _duration,
+        "recipe": _recipe,
+        "slug": slug,
+        "class_order": class_order,
+        "machine": _machine,
+    }
+    environment.globals |= {
+        "PARTS": PARTS,
+        "CONDITIONS": CONDITIONS,
+        "SECTIONS": SECTIONS,
+        "answers": answers,
+        "balance": _balance,
+        "conditions": conditions,
+        "confusion_url": lambda group, t: picture_url(confusion_pixels(group, t)),
+        "session_table": session_table,
+    }
     return environment.get_template("report.html.j2").render(
-        chapters=chapters,
+        benchmarks=benchmarks,
         runs=runs,
-        title=_title(chapters),
-        keys=[key_symbol(place) for place in range(max((len(one.groups) for one in chapters), default=0))],
+        title=_title(benchmarks),
+        keys=[key_symbol(index) for index in range(max((len(one.groups) for one in benchmarks), default=0))],
         command=command,
         further=further,
         version=metadata.version("fairshot"),
@@ -53,17 +71,23 @@ def render_page(
     )
 
 
-def _title(chapters: Sequence[BenchmarkSection]) -> str:
-    methods = dict.fromkeys(group.results[0].method for chapter in chapters for group in chapter.groups)
-    benchmarks = dict.fromkeys(chapter.groups[0].benchmark for chapter in chapters)
+def _title(benchmarks: Sequence[BenchmarkSection]) -> str:
+    methods = dict.fromkeys(group.results[0].method for one in benchmarks for group in one.groups)
+    names = dict.fromkeys(one.groups[0].benchmark for one in benchmarks)
     if not methods:
         return "No finished run yet"
     named = ", ".join(methods) if len(methods) <= MOST_NAMED else f"{len(methods)} methods"
-    return f"{named} on {', '.join(benchmarks)}"
+    return f"{named} on {', '.join(names)}"
+
+
+def _balance(group: Group) -> tuple[float, float, float] | None:
+    """Return base and novel accuracy on average, and their ratio; None for the base session alone."""
+    base, novel, ratio = (group.summary(measure.pick) for measure in (BASE_AVG, INC_AVG, BASE_INC))
+    return (base.mean, novel.mean, ratio.mean) if base and novel and ratio else None
 
 
 def _palette() -> str:
-    """The colours of the figures as variables, on paper and on a dark screen."""
+    """Return the colours of the figures as variables, on paper and on a dark screen."""
     light, dark = (";".join(f"--{name}:{pair[i]}" for name, pair in COLOURS.items()) for i in (0, 1))
     return (
         f":root{{{light}}}"
@@ -76,18 +100,12 @@ def _data(name: str) -> str:
     return (files("fairshot.reporting") / "data" / name).read_text(encoding="utf-8")
 
 
-def _number(value: Spread | None) -> str:
-    if value is None:
-        return "–"
-    return _ratio(value.mean)
-
-
-def _ratio(value: float) -> str:
+def _number(value: float) -> str:
     return f"{value:.2f}" if math.isfinite(value) else "∞"
 
 
 def _duration(result: Result) -> str:
-    seconds = total_seconds(result)
+    seconds = sum(result.seconds.values())
     if seconds < 120:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

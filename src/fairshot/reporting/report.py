@@ -1,22 +1,86 @@
-"""One report from one or several runs: a page to look at, figures and tables for a paper."""
+"""One report from one or several runs: a page to read, figures and tables for a paper."""
 
 from __future__ import annotations
 
 import os
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from fairshot.files import write_atomically
 from fairshot.progress import SILENT, Reporter
-from fairshot.reporting.benchmark_section import write_chapter
-from fairshot.reporting.groups import by_benchmark, group_results, sss_first
-from fairshot.reporting.orders import in_main_order
+from fairshot.reporting.ablations import ablation_tables
+from fairshot.reporting.export import write_table
+from fairshot.reporting.figures import accuracy, classes
+from fairshot.reporting.figures.sections import SECTIONS
+from fairshot.reporting.figures.style import method_id
+from fairshot.reporting.figures.writer import Draw, FigureInput, FigureWriter, ReportFigure
+from fairshot.reporting.groups import Group, by_benchmark, group_results, in_main_order, sss_first, task_of
 from fairshot.reporting.page import render_page
-from fairshot.reporting.report_figures import FigureWriter
-from fairshot.reporting.runs import find_collections, find_runs, read_run, without_repeats
+from fairshot.reporting.runs import Run, find_collections, find_runs, read_run, without_repeats
+from fairshot.reporting.tables import Table, comparison_tables, diagnosis_table, orders_table, summary_table
+from fairshot.studies.published import published
 
 PAGE = "report.html"
+MOST_UNFOLDED = 4  # methods that a page shows one by one without being asked
+
+
+@dataclass(frozen=True)
+class BenchmarkSection:
+    """What the page shows of the runs on one benchmark."""
+
+    name: str
+    groups: list[Group]
+    runs: list[Run]
+    shuffled: list[Run]  # in further class orders, which only one table shows
+    overview: list[Table]
+    tables: list[Table]
+    table_files: dict[str, list[str]]  # by the key of a table
+    figures: dict[str, list[ReportFigure]]  # by the key of a section
+    confusion_files: tuple[str, ...]
+    published_rows: int
+
+    @property
+    def method_ids(self) -> dict[str, str]:
+        """The id of each method on the page, by its label."""
+        return {group.label: method_id(index) for index, group in enumerate(self.groups)}
+
+    @property
+    def has_namesake(self) -> bool:
+        """Whether another section shows the pictures of another folder of the same name."""
+        return self.name.startswith(f"{self.groups[0].benchmark} #")
+
+    @property
+    def folded(self) -> bool:
+        """Whether the page folds up what it shows of each method, so that the comparison stays visible."""
+        return len(self.groups) > MOST_UNFOLDED
+
+    @property
+    def means(self) -> dict[tuple[int, ...], list[str]]:
+        """The methods that are means over several seeds, by these."""
+        found: dict[tuple[int, ...], list[str]] = {}
+        for group in self.groups:
+            if len(group.results) > 1:
+                found.setdefault(tuple(result.seed for result in group.results), []).append(group.label)
+        return found
+
+    @property
+    def missing(self) -> list[str]:
+        """What the runs do not hold, runs with the same lack together."""
+        lacking: dict[str, list[str]] = {}
+        for run in self.runs:
+            for text in run.missing:
+                lacking.setdefault(text, []).append(run.name)
+        everyone = len(self.runs)
+        return [
+            f"{f'all {everyone} runs' if len(names) == everyone > 1 else ', '.join(names)}: {text}"
+            for text, names in lacking.items()
+        ]
+
+    def method_of(self, run: Run) -> str:
+        """Return the id of the method that a run belongs to; none for a run in a further class order."""
+        return next((method_id(i) for i, group in enumerate(self.groups) if group.holds(run.result)), "")
 
 
 def write_report(
@@ -32,17 +96,56 @@ def write_report(
     runs = without_repeats([read_run(folder) for folder in folders])
     results = [run.result for run in runs if run.result is not None]
     comparable = by_benchmark(sss_first(group_results(in_main_order(results))))
-    chapters = []
-    for place, (name, groups) in enumerate(comparable.items()):
-        studio = FigureWriter(out, f"{place + 1}-" if len(comparable) > 1 else "")
-        chapters.append(write_chapter(name, groups, runs, studio, reporter))
+    benchmarks = []
+    for number, (name, groups) in enumerate(comparable.items(), 1):
+        writer = FigureWriter(out, f"{number}-" if len(comparable) > 1 else "")
+        benchmarks.append(write_benchmark(name, groups, runs, writer, reporter))
     further = {
         shlex.join(["fairshot", "report", str(folder)]): count
         for folder, count in find_collections(paths).items()
     }
-    write_atomically(out / PAGE, render_page(chapters, runs, command, further).encode())
+    write_atomically(out / PAGE, render_page(benchmarks, runs, command, further).encode())
     for line, count in further.items():
         reporter.say(
             f"not in this report: {f'{count} runs; to see them' if count > 1 else '1 run; to see it'}: {line}"
         )
     return out / PAGE
+
+
+def write_benchmark(
+    name: str, groups: list[Group], runs: Sequence[Run], writer: FigureWriter, reporter: Reporter = SILENT
+) -> BenchmarkSection:
+    """Write all figures and tables that the runs on one benchmark allow."""
+    task = task_of(groups[0].results[0])
+    alike = [run for run in runs if run.result is not None and task_of(run.result) == task]
+    own = [run for run in alike if any(group.holds(run.result) for group in groups)]
+    rows = published().on(groups[0].official, groups[0].session_count)
+    overview = [summary_table(groups), diagnosis_table(groups)]
+    tables = [*comparison_tables(groups, rows), *ablation_tables(groups, published())]
+    if (orders := orders_table([run.result for run in alike if run.result], groups)) is not None:
+        tables.append(orders)
+    files = {t.key: write_table(t, writer.out / "tables", writer.prefix) for t in (*overview, *tables)}
+    return BenchmarkSection(
+        name,
+        groups,
+        runs=own,
+        shuffled=[run for run in alike if not any(run is one for one in own)],
+        overview=overview,
+        tables=tables,
+        table_files={key: [f"tables/{path.name}" for path in paths] for key, paths in files.items()},
+        figures=_draw(FigureInput(groups, own, rows, reporter), writer),
+        confusion_files=writer.write("confusion", classes.confusion(groups)).files,
+        published_rows=len(rows),
+    )
+
+
+def _draw(given: FigureInput, writer: FigureWriter) -> dict[str, list[ReportFigure]]:
+    """Draw the figures of all sections; those that show their own progress come last."""
+    quick: dict[str, Draw] = {"accuracy": accuracy.per_method, "comparison": accuracy.comparison}
+    quick |= {section.key: section.draw for section in SECTIONS if not section.own_progress}
+    figures = {}
+    with given.reporter.track("figures", len(quick)) as advance:
+        for key, draw in quick.items():
+            figures[key] = draw(given, writer)
+            advance(1, key)
+    return figures | {one.key: one.draw(given, writer) for one in SECTIONS if one.own_progress}

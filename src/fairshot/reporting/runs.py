@@ -1,4 +1,4 @@
-"""Runs as a report sees them: the result, and whatever else the run left behind, each piece optional."""
+"""Folders of runs as a report reads them: the result, and whatever else the run left, each piece optional."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 
-from fairshot.errors import UserError
+from fairshot.errors import NoRunsFound, UserError
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import (
     CHECKPOINTS,
@@ -29,9 +29,14 @@ from fairshot.evaluation.run_folder import (
     TRAINING_COLUMNS,
     TRIALS,
 )
+from fairshot.studies.tradeoff import TradeOff
 
 TRACES = (RESULT, RECIPE, LOG, CHECKPOINTS, TRAINING)  # any of these makes a folder a run
 DEEPEST_COLLECTION = 2  # folders below the one that is asked for: whole disks are not searched
+NEEDED_FOR = {
+    FEATURES: "t-SNE, heat map and FMO need the features of the test images",
+    TRAINING: "the training curve needs it",
+}
 
 Floats = NDArray[np.float32]
 
@@ -50,50 +55,25 @@ class Features:
         return self.labels < self.base_classes
 
 
-class CurvePoint(BaseModel):
-    """What a rule reaches with one setting; accuracies in percent."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    setting: float
-    overall_avg: float
-    inc_avg: float
-    harmonic_mean_avg: float
-    tuned: bool = False  # whether it was chosen on pseudo-novel classes, without these test images
-
-
-class RuleCurve(BaseModel):
-    """A rule that favours novel classes, over its settings."""
-
-    name: str
-    points: list[CurvePoint]
-
-
-class TradeOff(BaseModel):
-    """The rules that a run compared on the same features."""
-
-    rules: list[RuleCurve]
-
-
 @dataclass(frozen=True)
 class Run:
     """A folder of a run, read as far as it goes; `missing` says what is not there, and why it matters."""
 
     folder: Path
     result: Result | None = None
-    features_file: Path | None = None  # one that was looked into and is sound
+    features_file: Path | None = None  # one that can be read
     training: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     trained: bool = True  # else it decided on the base session of another run
     trade_off: TradeOff | None = None
     missing: tuple[str, ...] = ()
 
     def read_features(self) -> Features | None:
-        """Read the features, which are large; a report wants them of few runs."""
+        """Read the features, which are large; a report needs them of few runs."""
         return None if self.features_file is None else _read_features(self.features_file)
 
     @property
     def base_session_of(self) -> str:
-        """Whose base session the run took over, as its command names it; nothing if it trained its own."""
+        """Whose base session the run loaded, as its command names it; nothing if it trained its own."""
         if self.trained or self.result is None:
             return ""
         try:
@@ -110,32 +90,21 @@ class Run:
 
 
 def find_runs(paths: Sequence[Path]) -> list[Path]:
-    """Folders of runs among the paths and directly below them, in order and without repetition."""
+    """Return the folders of runs among the paths and directly below them, in order and without repetition."""
     found: dict[Path, None] = {}
     for path in paths:
-        if not path.is_dir():
-            raise UserError(
-                f"{path} is not a folder; give folders that `fairshot run` wrote, such as runs/demo"
-            )
         chosen = [path] if _is_run(path) else _runs_in(path)
         if not chosen:
-            raise UserError(_no_run_in(path))
+            raise NoRunsFound(path, tuple(find_collections([path])))
         found.update(dict.fromkeys(chosen))
     return list(found)
 
 
-def _no_run_in(path: Path) -> str:
-    collections = [str(folder) for folder in find_collections([path])]
-    if collections:
-        return f"{path} holds no run itself; give the folders of runs in it: {' '.join(collections)}"
-    return f"{path} holds no run that can be read: neither {RESULT} nor a recipe, here or one folder below"
-
-
 def find_collections(paths: Sequence[Path]) -> dict[Path, int]:
-    """Folders below the paths that hold runs of their own, and how many.
+    """Return the folders below the paths that hold runs of their own, and how many.
 
-    They hold other questions than the runs beside them, such as shorter trainings or ablations; a report has
-    them only where they are given.
+    They answer other questions than the runs beside them, such as shorter trainings or ablations; a report
+    has them only where they are given.
     """
     given = {path.resolve() for path in paths}
     return {
@@ -161,11 +130,19 @@ def _runs_in(folder: Path) -> list[Path]:
 
 def _folders_in(folder: Path) -> list[Path]:
     try:
-        return sorted(
-            child for child in folder.iterdir() if child.is_dir() and not child.name.startswith(".")
-        )
-    except OSError:  # somebody else's
+        return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    except OSError:  # not a folder, or somebody else's
         return []
+
+
+def _is_run(folder: Path) -> bool:
+    try:
+        if (folder / RESULT).exists():
+            return True
+        searched = (folder / SEARCH).exists() or (folder / TRIALS).exists()
+        return not searched and any((folder / trace).exists() for trace in TRACES)
+    except OSError:
+        return False
 
 
 def read_run(folder: Path) -> Run:
@@ -177,28 +154,32 @@ def read_run(folder: Path) -> Run:
     try:
         result = Result.read(folder)
     except UserError as problem:
-        resume = "the run was interrupted; the same command with the same --out goes on where it stopped"
+        resume = (
+            "the run was interrupted; the same command, writing to the same folder, goes on where it stopped"
+        )
         missing.append(str(problem) if (folder / RESULT).is_file() else f"no {RESULT}: {resume}")
     try:
-        _read_features(folder / FEATURES, only_look=True)
+        _read_features(folder / FEATURES, first_alone=True)
         features_file = folder / FEATURES
-    except FileNotFoundError:
-        missing.append(f"no {FEATURES}: t-SNE, heat map and FMO need the features of the test images")
-    except (SafetensorError, KeyError, ValueError) as problem:
-        missing.append(f"{FEATURES} cannot be read: {problem}")
+    except (OSError, SafetensorError, KeyError, ValueError) as problem:
+        missing.append(_lack(FEATURES, problem))
     try:
         training = _read_training(folder / TRAINING)
         trained = bool(training)  # a finished run without a line has trained nothing
-    except FileNotFoundError:
-        missing.append(f"no {TRAINING}: the training curve needs it")
-    except (KeyError, ValueError) as problem:
-        missing.append(f"{TRAINING} cannot be read: {problem}")
+    except (OSError, KeyError, ValueError) as problem:
+        missing.append(_lack(TRAINING, problem))
     if (folder / TRADEOFF).is_file():
         try:
-            trade_off = TradeOff.model_validate_json((folder / TRADEOFF).read_bytes())
+            trade_off = TradeOff.read(folder)
         except ValidationError as problem:
             missing.append(f"{TRADEOFF} cannot be read: {problem.error_count()} values do not fit")
     return Run(folder, result, features_file, training, trained, trade_off, tuple(missing))
+
+
+def _lack(name: str, problem: Exception) -> str:
+    if isinstance(problem, FileNotFoundError):
+        return f"no {name}: {NEEDED_FOR[name]}"
+    return f"{name} cannot be read: {problem}"
 
 
 def without_repeats(runs: Sequence[Run]) -> list[Run]:
@@ -220,19 +201,7 @@ def without_repeats(runs: Sequence[Run]) -> list[Run]:
     return list(kept.values())
 
 
-def _is_run(folder: Path) -> bool:
-    try:
-        if (folder / RESULT).exists():
-            return True
-        searched = (folder / SEARCH).exists() or (folder / TRIALS).exists()
-        return not searched and any((folder / trace).exists() for trace in TRACES)
-    except OSError:
-        return False
-
-
-def _read_features(path: Path, only_look: bool = False) -> Features:
-    if not path.is_file():
-        raise FileNotFoundError(path)
+def _read_features(path: Path, first_alone: bool = False) -> Features:
     with safe_open(path, framework="np") as file:
         base_classes = int((file.metadata() or {})["base_classes"])
         labels = file.get_tensor("labels").astype(np.int64)
@@ -240,13 +209,11 @@ def _read_features(path: Path, only_look: bool = False) -> Features:
         shape = g.get_shape()
         if len(shape) != 3 or shape[0] != len(labels) or len(labels) == 0:
             raise ValueError(f"g is {shape} for {len(labels)} labels, not (images, views, features)")
-        views = g[:1] if only_look else g[:]
+        views = g[:1] if first_alone else g[:]
     return Features(views.astype(np.float32), labels, base_classes)
 
 
 def _read_training(path: Path) -> dict[str, NDArray[np.float64]]:
-    if not path.is_file():
-        raise FileNotFoundError(path)
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     columns = [name for name in TRAINING_COLUMNS if rows and name in rows[0]]

@@ -1,97 +1,317 @@
-"""Runs side by side in a terminal: sessions as columns, one block a measure, the best value starred."""
+"""Tables of the report, independent of how they are written down: columns, rows, best values, remarks."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
+from typing import Any
 
-from rich.console import Group as Lines
-from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
+from pydantic import ValidationError
 
 from fairshot.evaluation.result import Result
-from fairshot.reporting.groups import Group, Spread, by_benchmark, group_results, means
-from fairshot.reporting.measures import SESSION_MEASURES, SUMMARY_MEASURES, SessionMeasure, best
-from fairshot.reporting.terminal import heading, plain_table
+from fairshot.methods import methods
+from fairshot.methods.method import Method, MethodSettings
+from fairshot.reporting import measures as m
+from fairshot.reporting.groups import (
+    Group,
+    Spread,
+    backbone_of,
+    by_class_order,
+    class_order,
+    group_results,
+    means,
+    section,
+    without_class_order,
+)
+from fairshot.reporting.measures import Goal, SessionMeasure, SummaryMeasure, best
+from fairshot.studies.published import PublishedRow, same_name
 
-LABELS, WIDEST_LABEL = "session", 24  # title of the column of labels, and their room
+TRANSDUCTIVE = "transductive: unlabelled test images moved the classifiers"
+Theirs = Callable[[PublishedRow], float | None]
 
 
-def side_by_side(results: Sequence[Result], width: int = 80) -> RenderableType:
-    """Show the sessions and the summary of several runs; runs that differ only in their seed are averaged."""
-    parts: list[RenderableType] = []
-    for benchmark, groups in by_benchmark(group_results(results)).items():
-        for sessions in _split_sessions(groups, width):
-            parts += [heading(f"{benchmark}: accuracy after each session, in %"), _sessions(groups, sessions)]
-        parts += [heading(f"{benchmark}: summary, accuracies in %"), _summary(groups)]
-    if len(group_results(results)) > 1:
-        parts.append(
-            Text("* best; for the ratios that is the value closest to 1, which means balance", "dim")
+@dataclass(frozen=True)
+class Column:
+    """A column of numbers; neighbours of one `band` share a heading above theirs.
+
+    `ours` and `theirs` give its number for a group of our runs and for a published row.
+    """
+
+    title: str
+    meaning: str
+    goal: Goal
+    ours: Callable[[Group], Spread | None]
+    theirs: Theirs | None = None
+    band: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row; a published one has a source, and remarks on what set it apart from ours."""
+
+    label: str
+    values: tuple[Spread | None, ...]
+    group: str = ""  # the label of our group behind it
+    source: str = ""
+    remarks: tuple[str, ...] = ()
+    parts: frozenset[str] = frozenset()  # of SSS that were on, in an ablation
+    seeds: int = 1
+
+    @property
+    def name(self) -> str:
+        """The label; a published number that is not in the paper of SSS names its source."""
+        return self.label if self.ours or self.source.startswith("SSS") else f"{self.label} ({self.source})"
+
+    @property
+    def ours(self) -> bool:
+        """Whether this row comes from the runs of the report."""
+        return not self.source
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with a key for its file, a title, and a caption that says how to read it."""
+
+    key: str
+    title: str
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    parts: tuple[str, ...] = ()  # the columns of ticks before the numbers, in an ablation
+
+    @cached_property
+    def winners(self) -> list[set[int]]:
+        """For each column the indices of the rows with the best value."""
+        values = zip(*(row.values for row in self.rows), strict=True)
+        return [best(means(v), column.goal) for v, column in zip(values, self.columns, strict=True)]
+
+    @cached_property
+    def remarks(self) -> dict[str, str]:
+        """Each remark of a row, and the letter that stands for it."""
+        texts = dict.fromkeys(text for row in self.rows for text in row.remarks)
+        return {text: chr(ord("a") + index) for index, text in enumerate(texts)}
+
+    @cached_property
+    def bands(self) -> list[tuple[str, int]]:
+        """The headings above the column titles, and how many columns each spans."""
+        return [(band, len(list(own))) for band, own in groupby(column.band for column in self.columns)]
+
+
+def session_column(measure: SessionMeasure, t: int) -> Column:
+    """Return the column of a measure in session t."""
+    theirs: dict[str, Theirs] = {
+        m.OVERALL.title: lambda row: row.overall[t],
+        m.INC.title: lambda row: row.inc[t - 1] if row.inc else None,
+        m.PINC.title: lambda row: row.pinc.get(t),
+    }
+    return Column(
+        str(t),
+        measure.meaning,
+        measure.goal,
+        lambda group: group.session(t, measure.pick),
+        theirs.get(measure.title),
+        f"{measure.title} accuracy (%) after session",
+    )
+
+
+def summary_column(measure: SummaryMeasure) -> Column:
+    """Return the column of a measure of the whole run."""
+    theirs: dict[str, Theirs] = {
+        m.OVERALL_AVG.title: lambda row: row.average,
+        m.BICP.title: lambda row: row.bicp,
+        m.BASE_INC.title: lambda row: row.base_inc,
+    }
+    title = f"{measure.title} (%)" if measure.unit else measure.title
+    pick = theirs.get(measure.title)
+    return Column(title, measure.meaning, measure.goal, lambda group: group.summary(measure.pick), pick)
+
+
+def summary_table(groups: Sequence[Group]) -> Table:
+    """Return all summaries of our runs."""
+    columns = [summary_column(measure) for measure in m.SUMMARY_MEASURES]
+    return _table("summary", "Summary", "Averages over the sessions.", columns, groups)
+
+
+def diagnosis_table(groups: Sequence[Group]) -> Table:
+    """Return what distinguishes a biased decision from bad features."""
+
+    def novel_only(group: Group) -> Spread | None:
+        runs = [[value for value in result.novel_only if value is not None] for result in group.results]
+        return Spread.of([sum(values) / len(values) if values else None for values in runs])
+
+    meaning = (
+        "accuracy of incremental classes if base classes may not be answered: what the features are worth"
+    )
+    columns = [summary_column(measure) for measure in m.DIAGNOSES]
+    columns.append(Column("Novel-only avg (%)", meaning, "high", novel_only))
+    caption = "What tells a biased decision from features that do not suffice."
+    return _table("diagnosis", "Diagnosis", caption, columns, groups)
+
+
+def session_table(groups: Sequence[Group], t: int) -> Table:
+    """Return all accuracies of our runs after session t."""
+    columns = [
+        replace(session_column(measure, t), title=f"{measure.title} (%)", band="")
+        for measure in m.SESSION_MEASURES
+    ]
+    return _table(f"session-{t}", f"After session {t}", "Accuracies after this session.", columns, groups)
+
+
+def overall_table(groups: Sequence[Group], rows: Sequence[PublishedRow]) -> Table:
+    """Return overall accuracy in each session, and BICP (tables 5 to 7)."""
+    columns = [session_column(m.OVERALL, t) for t in range(groups[0].session_count)]
+    columns += [summary_column(m.OVERALL_AVG), summary_column(m.BICP)]
+    caption = f"Overall: {m.OVERALL.meaning}. BICP: {m.BICP.meaning}."
+    return _table("overall", "Overall accuracy in each session", caption, columns, groups, rows)
+
+
+def inc_table(groups: Sequence[Group], rows: Sequence[PublishedRow]) -> Table:
+    """Return incremental accuracy in each session, and Base/Inc (tables 8 to 10)."""
+    columns = [session_column(m.INC, t) for t in range(1, groups[0].session_count)]
+    columns.append(summary_column(m.BASE_INC))
+    caption = f"Inc: {m.INC.meaning}. Base/Inc: {m.BASE_INC.meaning}."
+    known = [row for row in rows if row.inc]
+    return _table("incremental", "Incremental accuracy in each session", caption, columns, groups, known)
+
+
+def main_table(groups: Sequence[Group], rows: Sequence[PublishedRow]) -> Table:
+    """Return Inc and PInc in an early, a middle and the last session, overall average and BICP (table 1)."""
+    last = groups[0].session_count - 1
+    chosen = sorted({t for t in (2, (2 + last) // 2, last) if 2 <= t <= last})
+    columns = [session_column(measure, t) for measure in (m.INC, m.PINC) for t in chosen]
+    columns += [summary_column(m.OVERALL_AVG), summary_column(m.BICP)]
+    caption = f"Inc: {m.INC.meaning}. PInc: {m.PINC.meaning}. BICP: {m.BICP.meaning}."
+    known = [row for row in rows if row.inc]
+    return _table("main", "Early, middle and last session", caption, columns, groups, known)
+
+
+def comparison_tables(groups: Sequence[Group], rows: Sequence[PublishedRow]) -> list[Table]:
+    """Return the tables of a benchmark that hold published rows beside ours, as far as it has sessions."""
+    makers = {3: main_table, 1: overall_table, 2: inc_table}  # by the number of sessions that they need
+    return [make(groups, rows) for needed, make in makers.items() if groups[0].session_count >= needed]
+
+
+def orders_table(results: Sequence[Result], groups: Sequence[Group]) -> Table | None:
+    """Return mean and deviation over class orders; the seeds of one order are averaged first.
+
+    `groups` are the other rows of the report: a row belongs to the one that holds some of its runs, if any.
+    """
+    families = by_class_order(results)
+    labels = [group.label for group in group_results([without_class_order(own[0]) for own in families])]
+    chosen = (m.OVERALL_AVG, m.LAST, m.INC_AVG, m.BASE_INC, m.HARMONIC_AVG)
+    columns = tuple(summary_column(measure) for measure in chosen)
+    rows = []
+    for label, family in zip(labels, families, strict=True):
+        orders: dict[int | None, list[Result]] = {}
+        for result in family:
+            orders.setdefault(class_order(result), []).append(result)
+        if len(orders) > 1:
+            seeds = [Group(label, tuple(own)) for own in orders.values()]
+            values = tuple(Spread.of(means([column.ours(own) for own in seeds])) for column in columns)
+            group = next((one.label for one in groups if any(map(one.holds, family))), "")
+            rows.append(Row(label, values, group, remarks=(f"{len(orders)} class orders",)))
+    caption = (
+        "± is the sample deviation over class orders, each of which makes other classes base classes; "
+        "the seeds of one order are averaged first."
+    )
+    return Table("class-orders", "Over class orders", caption, columns, tuple(rows)) if rows else None
+
+
+def _table(
+    key: str,
+    title: str,
+    caption: str,
+    columns: Sequence[Column],
+    groups: Sequence[Group],
+    rows: Sequence[PublishedRow] = (),
+) -> Table:
+    backbones = [backbone_of(group) for group in groups]
+    with_ratio = any(column.title == m.BASE_INC.title for column in columns)
+    theirs = [
+        Row(
+            row.label,
+            tuple(Spread.of([column.theirs(row) if column.theirs else None]) for column in columns),
+            source=row.source,
+            remarks=_published_remarks(row, backbones, with_ratio),
         )
-    return Lines(*parts)
-
-
-def _split_sessions(groups: Sequence[Group], width: int) -> list[range]:
-    """Cut the sessions into as few tables as fit into the width, of about the same length."""
-    count = groups[0].session_count
-    values = [
-        group.session(t, one.pick) for group in groups for one in SESSION_MEASURES for t in range(count)
+        for row in rows
     ]
-    widest = max(len(line) for value in values for line in _cell(value, False, 1).plain.splitlines())
-    label = min(WIDEST_LABEL, max(len(name) for name in (LABELS, *(group.label for group in groups))))
-    room = width - label - max(len(one.title) for one in SESSION_MEASURES) - 1
-    tables = math.ceil(count / max(1, room // (1 + widest)))
-    each = math.ceil(count / tables)
-    return [range(start, min(start + each, count)) for start in range(0, count, each)]
+    ours = [our_row(group, columns, backbones) for group in groups]
+    return Table(key, title, caption, tuple(columns), (*theirs, *ours))
 
 
-def _sessions(groups: Sequence[Group], sessions: range) -> Table:
-    table = plain_table()
-    table.add_column("", style="bold", no_wrap=True)
-    table.add_column(LABELS, overflow="fold", max_width=WIDEST_LABEL)
-    for t in sessions:
-        table.add_column(str(t), justify="right", no_wrap=True)
-    for measure in SESSION_MEASURES:
-        _add_measure(table, measure, groups, sessions)
-    return table
+def our_row(group: Group, columns: Sequence[Column], backbones: Sequence[str | None] = ()) -> Row:
+    """Return the row of a group; it names its backbone where the groups have different ones."""
+    own = backbone_of(group)
+    remarks = [f"backbone {own}"] if own and len(set(backbones)) > 1 else []
+    if any(result.transductive for result in group.results):
+        remarks.append(TRANSDUCTIVE)
+    values = tuple(column.ours(group) for column in columns)
+    return Row(group.label, values, group.label, remarks=tuple(remarks), seeds=len(group.results))
 
 
-def _add_measure(table: Table, measure: SessionMeasure, groups: Sequence[Group], sessions: range) -> None:
-    values = [[group.session(t, measure.pick) for t in sessions] for group in groups]
-    if all(value is None for row in values for value in row):
-        return
-    winners = [best(means(column), measure.goal, digits=1) for column in zip(*values, strict=True)]
-    for place, group in enumerate(groups):
-        cells = [_cell(value, place in winners[i], 1) for i, value in enumerate(values[place])]
-        title = measure.title if place == 0 else ""
-        table.add_row(title, group.label, *cells, end_section=0 < place == len(groups) - 1)
+def _published_remarks(row: PublishedRow, ours: Sequence[str | None], with_ratio: bool) -> tuple[str, ...]:
+    remarks = {
+        f"backbone {row.backbone}": not any(own and same_name(own, row.backbone) for own in ours),
+        f"keeps {row.memory}": bool(row.memory),
+        TRANSDUCTIVE: row.transductive,
+    }
+    if with_ratio and row.base_inc_derived is not None:
+        remarks[f"the printed accuracies give a Base/Inc of {row.base_inc_derived:.2f}"] = True
+    return tuple(text for text, holds in remarks.items() if holds)
 
 
-def _summary(groups: Sequence[Group]) -> Table:
-    table = plain_table()
-    table.add_column("", overflow="fold", max_width=WIDEST_LABEL)
-    for title in (*(measure.title for measure in SUMMARY_MEASURES), "Seconds"):
-        table.add_column(title.replace(" ", "\n"), justify="right", no_wrap=True)
-    columns = [[group.summary(measure.pick) for group in groups] for measure in SUMMARY_MEASURES]
-    winners = [
-        best(means(column), measure.goal) for measure, column in zip(SUMMARY_MEASURES, columns, strict=True)
-    ]
-    for place, group in enumerate(groups):
-        cells = [_cell(column[place], place in winners[i], 2) for i, column in enumerate(columns)]
-        seeds = Text(group.label)
-        if len(group.results) > 1:
-            seeds.append(f"\n{len(group.results)} seeds", "dim")
-        table.add_row(seeds, *cells, _cell(group.seconds, False, 0))
-    return table
+YES = {True: "yes", False: "no"}
+UNKNOWN = "?"  # instead of what this version does not know of a method
+CONDITIONS = {
+    "method": "and where several runs share it, what sets this one apart",
+    "backbone": "the network",
+    "epochs": "of the base session, and of further phases of it",
+    "passes": "of the network for one test image",
+    "knows future": "whether it must be told the number of classes to come",
+    "keeps pictures": "of old classes",
+    "unlabelled": "whether unlabelled test images move its classifiers",
+    "stores": "what it keeps of each class",
+}
 
 
-def _cell(value: Spread | None, is_best: bool, digits: int) -> Text:
-    """Write a mean, its deviation below it; a trailing star or blank, so that the points stay aligned."""
-    if value is None:
-        return Text("– ", "dim")
-    mean = f"{value.mean:.{digits}f}" if math.isfinite(value.mean) else "inf"
-    cell = Text(mean + ("*" if is_best else " "), "bold green" if is_best else "")
-    if value.deviation is not None:
-        cell.append(f"\n±{value.deviation:.{digits}f} ", "dim not bold")
-    return cell
+@dataclass(frozen=True)
+class Conditions:
+    """What a reader must know of a method to compare it fairly; `values` by the titles in `CONDITIONS`."""
+
+    summary: str  # what the method does
+    values: dict[str, str]
+
+
+def conditions(group: Group) -> Conditions:
+    """Return what a method is told and keeps, what a test image costs, and what it was trained with."""
+    result = group.results[0]
+    values = dict.fromkeys(CONDITIONS, UNKNOWN) | {
+        "method": group.label,
+        "backbone": backbone_of(group) or UNKNOWN,
+        "epochs": str(section(result.recipe, "training").get("epochs", UNKNOWN)),
+        "unlabelled": YES[result.transductive],
+    }
+    kind = methods().get(result.method)
+    if kind is None:
+        return Conditions(UNKNOWN, values)
+    settings, card = _settings(kind, section(result.recipe, "method")), kind.card
+    if further := kind.further_epochs(settings):
+        values["epochs"] += f" + {further}"
+    values |= {
+        "passes": str(kind.passes(settings)),
+        "knows future": YES[card.knows_future],
+        "keeps pictures": YES[card.keeps_exemplars],
+        "stores": card.stores,
+    }
+    return Conditions(card.summary, values)
+
+
+def _settings(kind: type[Method[Any]], given: Mapping[str, Any]) -> MethodSettings:
+    """Read the method's own settings; the defaults where the result is of another version."""
+    try:
+        return kind.Settings.model_validate({k: v for k, v in given.items() if k != "name"})
+    except ValidationError:
+        return kind.Settings()

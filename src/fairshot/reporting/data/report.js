@@ -1,10 +1,10 @@
 "use strict";
 // Hide and show methods, switch sessions and colours, copy commands. The page is whole without this.
 
-for (const chapter of document.querySelectorAll("[data-chapter]")) {
-  for (const box of chapter.querySelectorAll("[data-toggle]")) {
+for (const benchmark of document.querySelectorAll("[data-benchmark]")) {
+  for (const box of benchmark.querySelectorAll("[data-toggle]")) {
     const show = () => {
-      for (const element of chapter.querySelectorAll(`[data-method="${box.dataset.toggle}"]`)) {
+      for (const element of benchmark.querySelectorAll(`[data-method="${box.dataset.toggle}"]`)) {
         element.style.display = box.checked ? "" : "none";
       }
     };
@@ -23,7 +23,7 @@ for (const section of document.querySelectorAll("[data-sessions]")) {
   };
   radios.forEach((radio) => radio.addEventListener("change", show));
   show();
-  const folds = [...section.querySelectorAll(".each")]; // one a session: unfolded once, unfolded for all
+  const folds = [...section.querySelectorAll(".each")]; // one per session: unfolded in one, unfolded in all
   for (const fold of folds) {
     fold.addEventListener("toggle", () => folds.forEach((one) => (one.open = fold.open)));
   }

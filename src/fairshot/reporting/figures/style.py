@@ -1,21 +1,23 @@
-"""How figures look: colours that stay apart for colour-blind readers, base and novel always the same two."""
+"""The style of figures: colours that colour-blind readers tell apart, the same for base and novel in all."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.legend import Legend
+from matplotlib.lines import Line2D
 from matplotlib.style import context
+from matplotlib.ticker import MaxNLocator
 
-from fairshot.files import write_atomically
+from fairshot.reporting.groups import Group
 
 # Each colour on paper and, lighter, on a dark screen; the name is that of the page's CSS variable. Blue and
 # vermilion mean base and novel, methods get the others: eight that stay apart with each kind of red-green
@@ -36,53 +38,31 @@ COLOURS = {
     "m6": ("#9e77d6", "#c3a5ff"),
     "m7": ("#0a0a0a", "#ffffff"),  # SVG names no pure black, which a page could then not lighten
 }
-INK, MUTED, GRID, BASE_COLOUR, NOVEL_COLOUR, OVERALL_COLOUR, *METHOD_COLOURS = (
-    c for c, _ in COLOURS.values()
-)
+INK, MUTED, GRID, BASE, NOVEL, OVERALL, *METHODS = (colour for colour, _ in COLOURS.values())
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 DASHES = ("-", "--", "-.", ":")
-PANELS_A_ROW = 3
+PANELS_PER_ROW = 3
+WIDE = 8.4  # inches of a figure that fills the width of the page
 THICK = 2.8  # points, of a line that stands out
-PUBLISHED = "published"  # the name that published lines share, as each method has its own
+PUBLISHED = "published"  # the id that all published lines share, as each method has its own
 
-_SETTINGS: dict[str, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "axes.titlesize": 10,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": GRID,
-    "grid.linewidth": 0.7,
-    "lines.linewidth": 1.8,
-    "lines.markersize": 4.5,
-    "legend.frameon": False,
-    "figure.facecolor": "white",
-    "text.parse_math": False,  # class names may hold a dollar sign
-    "svg.fonttype": "none",
-    "svg.hashsalt": "fairshot",
-    "pdf.fonttype": 42,
-}
+_COLOURED = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+_STYLE: list[str | dict[str, Any]] = [
+    str(files("fairshot.reporting") / "data" / "report.mplstyle"),
+    {"grid.color": GRID, **dict.fromkeys(_COLOURED, INK)},
+]
 
 
 @contextmanager
-def house_style() -> Iterator[None]:
-    """Draw in the style of the house, leaving the caller's settings as they were."""
-    with context(_SETTINGS):
+def report_style() -> Iterator[None]:
+    """Draw in the style of the report, leaving the caller's settings as they were; also a decorator."""
+    with context(_STYLE):
         yield
 
 
 def panel_grid(count: int, width: float, height: float, **shared: Any) -> tuple[Figure, list[Axes]]:
-    """A figure of so many panels of this size (inches), three a row."""
-    columns = min(count, PANELS_A_ROW)
+    """Return a figure of so many panels of this size (inches), three in a row."""
+    columns = min(count, PANELS_PER_ROW)
     rows = -(-count // columns)
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, **shared).ravel()
@@ -91,57 +71,70 @@ def panel_grid(count: int, width: float, height: float, **shared: Any) -> tuple[
     return figure, list(panels[:count])
 
 
-def method_style(place: int, thick: bool = False) -> dict[str, Any]:
-    """Colour, marker, dash and name of the method at this place: no two of the first 32 look the same.
+def count_in_integers(axes: Axes) -> None:
+    """Put ticks at whole sessions."""
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def method_style(index: int, thick: bool = False) -> dict[str, Any]:
+    """Return colour, marker, dash and id of a method by its index; no two of the first 32 look the same.
 
     Any two differ in colour or dash, for some figures have no markers; those of one colour in marker too.
     """
     return {
-        "color": METHOD_COLOURS[place % len(METHOD_COLOURS)],
-        "marker": MARKERS[place % len(MARKERS)],
-        "linestyle": DASHES[place // len(METHOD_COLOURS) % len(DASHES)],
+        "color": METHODS[index % len(METHODS)],
+        "marker": MARKERS[index % len(MARKERS)],
+        "linestyle": DASHES[index // len(METHODS) % len(DASHES)],
         "linewidth": THICK if thick else 1.4,
-        "zorder": 2.2 if thick else 2,  # above other lines, below marks of its own
-        "gid": method_name(place),
+        "zorder": 2.2 if thick else 2,  # above other lines, below their markers
+        "gid": method_id(index),
     }
 
 
-def method_name(place: int) -> str:
-    """The name by which a page finds, and hides, what was drawn for a method."""
-    return f"method-{place}"
+def method_styles(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    """Return the style of each method; lines of SSS are thick where there are others."""
+    several = len({group.is_sss for group in groups}) > 1
+    return [method_style(index, several and group.is_sss) for index, group in enumerate(groups)]
+
+
+def method_id(index: int) -> str:
+    """Return the id by which the page finds, and hides, what was drawn for a method."""
+    return f"method-{index}"
 
 
 def legend_columns(labels: Sequence[str], inches: float) -> int:
-    """How many entries of a legend stand side by side in this width."""
+    """Return how many entries of a legend fit side by side into this width."""
     widest = 0.65 + 0.075 * max(map(len, labels))  # line, gaps, and letters of 9 points
     return max(1, int(inches / widest))
 
 
-def name_legend(legend: Legend, names: Sequence[str]) -> None:
-    """Give each entry of a legend the name of its method, so that it hides with the method."""
-    for name, handle, text in zip(names, legend.legend_handles, legend.get_texts(), strict=True):
-        text.set_gid(name)
+def legend_below(figure: Figure, lines: Sequence[Line2D], labels: Sequence[str], **options: Any) -> None:
+    """Write a legend below the figure; each entry has the id of its line, and is hidden with the method."""
+    columns = legend_columns(labels, figure.get_figwidth())
+    legend = figure.legend(lines, labels, loc="outside lower center", ncols=columns, **options)
+    for line, handle, text in zip(lines, legend.legend_handles, legend.get_texts(), strict=True):
+        text.set_gid(line.get_gid())
         if isinstance(handle, Artist):
-            handle.set_gid(name)
+            handle.set_gid(line.get_gid())
 
 
 _LEADER = {"arrowstyle": "-", "linewidth": 0.6, "alpha": 0.6, "relpos": (0, 0.5), "shrinkA": 2, "shrinkB": 4}
 
 
 class LineEnd(NamedTuple):
-    """Where a line ends, and the label that belongs there; `name` is that of its method, if it has one."""
+    """Where a line ends, and the label that belongs there; `id` is that of its method, if it has one."""
 
     x: float
     y: float
     text: str
     colour: str
-    name: str = ""
+    id: str = ""
     size: float = 9
     weight: str = "normal"
 
 
 def label_line_ends(axes: Axes, ends: Sequence[LineEnd], gap: float = 4.2) -> None:
-    """Write a label beside each line's end, as near to it as labels can stand without touching.
+    """Write a label beside the end of each line, as near to it as labels can stand without touching.
 
     `gap` is the least distance between two labels in percent of the height of the axes.
     """
@@ -164,17 +157,24 @@ def label_line_ends(axes: Axes, ends: Sequence[LineEnd], gap: float = 4.2) -> No
             fontweight=end.weight,
             va="center",
             annotation_clip=False,
-            gid=end.name or None,
+            gid=end.id or None,
             arrowprops=_LEADER | {"color": end.colour} if moved else None,
         )
 
 
+def label_blocks(axis: Axis, border: float, end: float, **options: Any) -> None:
+    """Name the blocks of base and of novel classes, which meet at the border, in their colours."""
+    axis.set_ticks([border / 2, (border + end) / 2], ["base", "novel"], **options)
+    for label, colour in zip(axis.get_ticklabels(), (BASE, NOVEL), strict=True):
+        label.set_color(colour)
+
+
 def render(figure: Figure, kinds: Sequence[str]) -> dict[str, bytes]:
-    """The figure as a file of each kind, without dates, so that equal data give equal files."""
+    """Return the figure as a file of each kind, without dates, so that equal data give equal files."""
     stamps: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     files = {}
-    with house_style():
-        figure.draw_without_rendering()  # lays the figure out, once for all kinds
+    with report_style():
+        figure.draw_without_rendering()  # computes the layout, once for all kinds
         figure.set_layout_engine("none")
         frame = figure.get_tightbbox().padded(0.08)
         for kind in kinds:
@@ -182,12 +182,3 @@ def render(figure: Figure, kinds: Sequence[str]) -> dict[str, bytes]:
             figure.savefig(content, format=kind, dpi=160, bbox_inches=frame, metadata=stamps.get(kind, {}))
             files[kind] = content.getvalue()
     return files
-
-
-def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write the figure to look at (PNG) and to keep (SVG)."""
-    paths = []
-    for kind, content in render(figure, ("png", "svg")).items():
-        paths.append(folder / f"{name}.{kind}")
-        write_atomically(paths[-1], content)
-    return paths

@@ -9,20 +9,21 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 from PIL import Image
 
-from fairshot.reporting import classfigures, curves, featurefigures
-from fairshot.reporting.figures import (
+from fairshot.reporting.figures import classes, features, gates, style
+from fairshot.reporting.figures.accuracy import (
     accuracy_per_session,
     imbalance,
-    method_styles,
     overall_per_session,
     shows_diagonal,
     trade_off,
     write_figures,
 )
+from fairshot.reporting.figures.style import method_id, method_style, method_styles
+from fairshot.reporting.figures.training import TrainingLog, training_curve
 from fairshot.reporting.groups import group_results
-from fairshot.reporting.runs import CurvePoint, Features, RuleCurve, TradeOff
-from fairshot.reporting.style import BASE_COLOUR, NOVEL_COLOUR, method_name, method_style
+from fairshot.reporting.runs import Features
 from fairshot.studies.published import published
+from fairshot.studies.tradeoff import CurvePoint, RuleCurve, TradeOff
 from support.results_factory import make_result
 
 
@@ -42,11 +43,11 @@ def assert_has_data(figure):
     for axes in figure.axes:
         assert axes.has_data(), axes.get_title()
         assert all(np.isfinite(np.asarray(line.get_ydata(), float)).any() for line in axes.lines)
-        place = axes.get_subplotspec()  # None for a colour bar, which has its label at the side
+        panel = axes.get_subplotspec()  # None for a colour bar, which has its label at the side
         assert (
             axes.get_xlabel() or axes.get_ylabel()
-            if place is None
-            else axes.get_xlabel() or not place.is_last_row()
+            if panel is None
+            else axes.get_xlabel() or not panel.is_last_row()
         )
 
 
@@ -74,8 +75,8 @@ def test_accuracy_lines_are_the_metrics(results):
             np.testing.assert_allclose(line(axes, label).get_ydata(), want)
             first = 1 if name == "inc" else 0
             np.testing.assert_array_equal(line(axes, label).get_xdata(), range(first, 4))
-        assert line(axes, "base").get_color() == BASE_COLOUR
-        assert line(axes, "novel").get_color() == NOVEL_COLOUR
+        assert line(axes, "base").get_color() == style.BASE
+        assert line(axes, "novel").get_color() == style.NOVEL
 
 
 MANY = ("sss", "sss_bgmm", "ncm", "alice", *(f"method {i}" for i in range(12)))
@@ -95,18 +96,18 @@ def test_no_two_methods_of_a_figure_look_the_same(many):
     groups = group_results([make_result(method, len(method)) for method in MANY[:many]])
     columns = {"epoch": np.arange(3.0), "loss": np.arange(3.0)}
     styles = zip(groups, method_styles(groups), strict=True)
-    logs = [curves.Training(group.label, style, columns) for group, style in styles]
+    logs = [TrainingLog(group.label, style, columns) for group, style in styles]
     for figure in (
         overall_per_session(groups),
         trade_off(groups),
         imbalance(groups),
-        curves.training_curve(logs),
+        training_curve(logs),
     ):
         for axes in figure.axes:
             lines = drawn_for_methods(axes)
             assert len(lines) == many
-            looks = {(of[0].get_color(), of[0].get_linestyle()) for of in lines.values()}
-            assert len(looks) == many
+            styles = {(of[0].get_color(), of[0].get_linestyle()) for of in lines.values()}
+            assert len(styles) == many
             widths = {name: of[0].get_linewidth() for name, of in lines.items()}
             others = {width for name, width in widths.items() if name not in ("method-0", "method-1")}
             assert min(widths["method-0"], widths["method-1"]) > 1.5 * max(others)
@@ -132,10 +133,10 @@ def test_sss_stands_out_only_among_others():
 
 
 def test_methods_of_one_colour_have_other_markers():
-    looks = [method_style(place) for place in range(32)]
-    assert len({(look["color"], look["linestyle"]) for look in looks}) == 32
-    assert len({(look["color"], look["marker"]) for look in looks}) == 32
-    assert not {BASE_COLOUR, NOVEL_COLOUR} & {look["color"] for look in looks}
+    styles = [method_style(index) for index in range(32)]
+    assert len({(one["color"], one["linestyle"]) for one in styles}) == 32
+    assert len({(one["color"], one["marker"]) for one in styles}) == 32
+    assert not {style.BASE, style.NOVEL} & {one["color"] for one in styles}
 
 
 def test_kinds_apart_are_the_metrics():
@@ -258,18 +259,18 @@ def test_imbalance_lines_are_the_metrics(results):
     ):
         drawn = line(axes, f"ncm: {title}")
         np.testing.assert_allclose(drawn.get_ydata(), [getattr(s, name) for s in sessions[first:]])
-        assert drawn.get_color() == (BASE_COLOUR if name == "base" else NOVEL_COLOUR)
+        assert drawn.get_color() == (style.BASE if name == "base" else style.NOVEL)
 
 
 def test_confusion_pixels_are_the_shares(results):
     (ncm, _) = group_results(results)
     matrix = np.array(results[0].confusions[-1])
-    pixels = classfigures.confusion_pixels(ncm, 3)
+    pixels = classes.confusion_pixels(ncm, 3)
     want = matrix / matrix.sum(axis=1, keepdims=True)
     np.testing.assert_allclose((pixels[:, :, 3] / 255) ** 2, want, atol=0.01)
     assert len({tuple(p) for p in pixels[:6, :, :3].reshape(-1, 3)}) == 1
     assert tuple(pixels[0, 0, :3]) != tuple(pixels[-1, 0, :3])
-    figure = classfigures.confusion(group_results(results))
+    figure = classes.confusion(group_results(results))
     assert_has_data(figure)
     np.testing.assert_array_equal(figure.axes[0].images[0].get_array(), pixels)
 
@@ -283,24 +284,24 @@ def test_answers_follow_the_blocks(results):
         base = sum(matrix[i][j] for i in span for j in range(6) if i != j)
         novel = sum(matrix[i][j] for i in span for j in range(6, 12) if i != j)
         want = [100 * part / total for part in (right, base, novel)]
-        assert list(classfigures.answers(group, 3)[kind]) == pytest.approx(want)
-    assert set(classfigures.answers(group, 0)) == {"base"}
+        assert list(classes.answers(group, 3)[kind]) == pytest.approx(want)
+    assert set(classes.answers(group, 0)) == {"base"}
 
 
 def test_bars_are_differences_of_class_accuracies(results):
     ncm, sss = group_results(results)
-    points = classfigures.difference(sss, ncm)
+    points = classes.difference(sss, ncm)
     seeds = [np.array(run.confusions[-1]) for run in results[1:]]
     own = np.mean([np.diagonal(m) / m.sum(axis=1) for m in seeds], axis=0)
     other = np.array(results[0].confusions[-1])
     np.testing.assert_allclose(points, 100 * (own - np.diagonal(other) / other.sum(axis=1)))
-    figure = classfigures.class_bars(sss, points, "title")
+    figure = classes.class_bars(sss, points, "title")
     assert_has_data(figure)
     heights = [bar.get_height() for bar in figure.axes[0].patches]
     np.testing.assert_allclose(heights, [*sorted(points[:6]), *sorted(points[6:])])
     colours = [mpl.colors.to_hex(bar.get_facecolor()) for bar in figure.axes[0].patches]
-    assert colours == [BASE_COLOUR] * 6 + [NOVEL_COLOUR] * 6
-    gained, lost = classfigures.extremes(sss, points)
+    assert colours == [style.BASE] * 6 + [style.NOVEL] * 6
+    gained, lost = classes.extremes(sss, points)
     assert gained[0].startswith(results[0].class_names[int(np.argmax(points))])
     assert all("-" in name for name in lost)
 
@@ -308,7 +309,7 @@ def test_bars_are_differences_of_class_accuracies(results):
 def test_change_since_learnt_compares_with_the_session_of_the_class(results):
     group = group_results(results)[0]
     run = results[0]
-    for label, change in enumerate(classfigures.change_since_learnt(group)):
+    for label, change in enumerate(classes.change_since_learnt(group)):
         t = next(t for t, classes in enumerate(run.sessions) if label in classes)
         rates = [100 * run.confusions[s][label][label] / sum(run.confusions[s][label]) for s in (t, -1)]
         assert change == pytest.approx(rates[1] - rates[0])
@@ -319,14 +320,14 @@ def test_classes_are_averaged_over_the_seeds_that_have_the_same(results):
     seeds[1].class_names.reverse()  # own pictures: each seed draws which classes are base classes
     (group,) = group_results(seeds)
     assert len(group.results) == 3
-    matrices = [np.array(seeds[place].confusions[-1]) for place in (0, 2)]
+    matrices = [np.array(seeds[index].confusions[-1]) for index in (0, 2)]
     want = np.mean([matrix / matrix.sum(axis=1, keepdims=True) for matrix in matrices], axis=0)
-    np.testing.assert_allclose(classfigures.shares(group, 3), want)
-    figure = classfigures.confusion([group])
+    np.testing.assert_allclose(classes.shares(group, 3), want)
+    figure = classes.confusion([group])
     assert figure.axes[0].get_title("left") == "sss, seeds 0, 2"
     (alone,) = group_results(seeds[:2])
-    assert classfigures.confusion([alone]).axes[0].get_title("left") == "sss, seed 0"
-    assert classfigures.answers(alone, 3) == classfigures.answers(*group_results(seeds[:1]), 3)
+    assert classes.confusion([alone]).axes[0].get_title("left") == "sss, seed 0"
+    assert classes.answers(alone, 3) == classes.answers(*group_results(seeds[:1]), 3)
 
 
 @pytest.fixture
@@ -334,9 +335,9 @@ def panels(results):
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(12), 10)
     found = []
-    for place, group in enumerate(group_results(results)):
+    for index, group in enumerate(group_results(results)):
         g = np.abs(rng.standard_normal((120, 2, 8)) + labels[:, None, None] % 4).astype(np.float32)
-        found.append(featurefigures.Featured(group, place, Features(g, labels, 6)))
+        found.append(features.MethodFeatures(group, index, Features(g, labels, 6)))
     return found
 
 
@@ -350,25 +351,25 @@ def panels(results):
 )
 def test_what_occupancy_means_for_novel_classes_is_read_from_the_runs(lit, best, lowest, highest):
     labels, panels = np.arange(7), []
-    for place, method in enumerate(("ncm", "sss")):
+    for index, method in enumerate(("ncm", "sss")):
         result = make_result(method, sizes=(5, 2), novel=0.9 if method == best else 0.1)
         g = np.zeros((len(labels), 1, 16), np.float32)
-        g[..., : lit[place]] = 1
+        g[..., : lit[index]] = 1
         (group,) = group_results([result])
-        panels.append(featurefigures.Featured(group, place, Features(g, labels, 5)))
-    caption = featurefigures.occupancy_caption(panels)
+        panels.append(features.MethodFeatures(group, index, Features(g, labels, 5)))
+    caption = features.occupancy_caption(panels)
     assert f"Here the lowest of base classes is {lowest}; the highest novel accuracy" in caption
     assert caption.endswith(f" % {highest}.")
-    assert "Here" not in featurefigures.occupancy_caption(panels[:1])
+    assert "Here" not in features.occupancy_caption(panels[:1])
 
 
 def test_images_that_a_network_maps_to_one_vector_share_their_place():
     vectors = np.tile(np.float32([0.6, 0.8, 0, 0]), (30, 1))
-    assert not featurefigures.embed_on_plane(vectors).any()
+    assert not features.embed_on_plane(vectors).any()
 
 
 def test_occupancy_bars_are_sums_of_normalised_features(panels):
-    figure = featurefigures.occupancy(panels)
+    figure = features.occupancy(panels)
     assert_has_data(figure)
     bars = [patch.get_width() for patch in figure.axes[0].patches]
     want = []
@@ -383,16 +384,16 @@ def test_occupancy_bars_are_sums_of_normalised_features(panels):
 
 
 def test_heat_map_shows_normalised_features_base_first(panels):
-    figure = featurefigures.heat_map(panels)
+    figure = features.heat_map(panels)
     assert_has_data(figure)
     shown = np.asarray(figure.axes[0].images[0].get_array())
     g = panels[0].features.g[:, 0]
     np.testing.assert_allclose(shown, g / np.linalg.norm(g, axis=1, keepdims=True), rtol=1e-5)
-    assert figure.axes[0].get_gid() == method_name(0)
+    assert figure.axes[0].get_gid() == method_id(0)
 
 
 def test_tsne_is_seeded_and_shows_base_and_five_novel_classes(panels):
-    one, other = (featurefigures.tsne(panels[:1]) for _ in range(2))
+    one, other = (features.tsne(panels[:1]) for _ in range(2))
     assert_has_data(one)
     clouds = one.axes[0].collections
     assert [len(cloud.get_offsets()) for cloud in clouds] == [60, 10, 10, 10, 10, 10]
@@ -402,8 +403,8 @@ def test_tsne_is_seeded_and_shows_base_and_five_novel_classes(panels):
 
 def test_shown_images_are_at_most_so_many():
     labels = np.repeat(np.arange(100), 100)
-    features = Features(np.ones((10000, 1, 2), np.float32), labels, 60)
-    chosen = featurefigures.shown_images(features)
+    many = Features(np.ones((10000, 1, 2), np.float32), labels, 60)
+    chosen = features.shown_images(many)
     assert len(chosen) <= 1500
     assert len(set(labels[chosen])) == 65
     assert {len(chosen[labels[chosen] == label]) for label in set(labels[chosen])} == {23}
@@ -413,13 +414,13 @@ def test_training_curve_is_the_log():
     columns = {
         name: np.array([1.0, 2.0, 3.0]) * k for k, name in enumerate(("epoch", "loss", "learning_rate"), 1)
     }
-    figure = curves.training_curve([curves.Training("ncm", method_style(0), columns)])
+    figure = training_curve([TrainingLog("ncm", method_style(0), columns)])
     assert_has_data(figure)
     left, right = figure.axes
     np.testing.assert_array_equal(left.lines[0].get_ydata(), columns["loss"])
     np.testing.assert_array_equal(right.lines[0].get_ydata(), columns["learning_rate"])
     del columns["learning_rate"]
-    assert len(curves.training_curve([curves.Training("ncm", method_style(0), columns)]).axes) == 1
+    assert len(training_curve([TrainingLog("ncm", method_style(0), columns)]).axes) == 1
 
 
 def test_gates_draw_every_setting_and_ring_the_one_that_was_chosen():
@@ -430,10 +431,11 @@ def test_gates_draw_every_setting_and_ring_the_one_that_was_chosen():
             inc_avg=30 + 5 * i,
             harmonic_mean_avg=40 - (i - 2) ** 2,
             tuned=i == 3,  # not the best on these test images
+            **{"rule": "constant", "base_avg": 70, "both": 50, "method": {}},
         )
         for i in range(5)
     ]
-    figure = curves.gates(TradeOff(rules=[RuleCurve(name="constant", points=points[::-1])]), "sss")
+    figure = gates.gates(TradeOff(rules=[RuleCurve(name="constant", points=points[::-1])]), "sss")
     assert_has_data(figure)
     left, right = figure.axes
     np.testing.assert_array_equal(left.lines[0].get_xdata(), [30, 35, 40, 45, 50])

@@ -1,24 +1,27 @@
-"""Tables of the paper: ours are the metrics, theirs the shipped rows, LaTeX and CSV carry both."""
+"""Tables: ours are the metrics, theirs the shipped rows; LaTeX, Markdown and CSV carry both."""
 
 import csv
 import io
 import re
 
+import numpy as np
 import pytest
 
 from fairshot.reporting.ablations import ablation_tables, components_table, feature_tables
-from fairshot.reporting.export import to_csv, to_latex, write_table
-from fairshot.reporting.groups import group_results
-from fairshot.reporting.papertables import (
+from fairshot.reporting.export import to_csv, to_latex, to_markdown, write_table
+from fairshot.reporting.groups import PARTS, group_results, in_main_order
+from fairshot.reporting.measures import BASE_INC, HARMONIC_AVG, INC_AVG, LAST, OVERALL_AVG, best
+from fairshot.reporting.report import write_report
+from fairshot.reporting.tables import (
     comparison_tables,
     diagnosis_table,
     inc_table,
     main_table,
+    orders_table,
     overall_table,
 )
-from fairshot.reporting.settings import PARTS, backbone_of, decision_of, parts_of
-from fairshot.studies.published import published, same_name
-from support.results_factory import make_result
+from fairshot.studies.published import published
+from support.results_factory import make_result, write_run
 
 CIFAR = (60, *[5] * 8)
 
@@ -143,8 +146,8 @@ def test_what_else_sets_runs_apart_is_said_beside_their_parts():
     assert alike.remarks == {}
     longer = table(40)
     assert "differ in more than their parts, training.epochs: what" in longer.caption
-    told = ("with training.epochs=40", "with training.epochs=3", "with training.epochs=3")
-    assert tuple(row.remarks[0] for row in longer.rows) == told
+    expected = ("with training.epochs=40", "with training.epochs=3", "with training.epochs=3")
+    assert tuple(row.remarks[0] for row in longer.rows) == expected
     several = table(40, gamma=0.4)
     assert "parts, training.epochs, method.gamma: what" in several.caption
     assert several.rows[0].remarks == ("with training.epochs=40",)  # it has no gamma
@@ -177,18 +180,6 @@ def test_other_benchmarks_have_no_published_ablation():
     assert ablation_tables(only, published()) == []
     both = group_results([make_result("ncm"), make_result("sss", recipe=switches("intra"))])
     assert [table.key for table in ablation_tables(both, published())] == ["components"]
-
-
-def test_recipes_are_understood():
-    assert parts_of("sss", switches("intra", "resistance")) == {"intra", "resistance"}
-    assert parts_of("ncm", {"method": {"name": "ncm"}}) == frozenset()
-    assert parts_of("teen", {"method": {"alpha": 0.1}}) is None
-    assert backbone_of({"model": {"backbone": "resnet18"}}) == "resnet18"
-    assert backbone_of({"model": {}}) is None
-    assert same_name("resnet18", "ResNet-18")
-    assert not same_name("resnet18", "ResNet-18 (ImageNet weights)")
-    assert decision_of(switches("sr", decision="pre")) == "pre"
-    assert decision_of(switches("sr")) == "separately"
 
 
 def test_csv_holds_every_number_in_full(groups, rows):
@@ -245,3 +236,121 @@ def test_diagnosis_tells_bias_from_features(groups):
         60.0,
     ]
     assert [value.mean for value in ncm.values] == pytest.approx(want)
+
+
+def runs(method="sss", novel=0.4):
+    """Two seeds of the official order, one of each of two shuffled ones."""
+    official = [
+        make_result(method, seed, novel=novel, recipe={"benchmark": {"class_order_seed": None}})
+        for seed in (0, 1)
+    ]
+    shuffled = [
+        make_result(method, 0, novel=novel + 0.1 * order, recipe={"benchmark": {"class_order_seed": order}})
+        for order in (1, 2)
+    ]
+    return [*official, *shuffled]
+
+
+def table_of(results):
+    return orders_table(results, group_results(in_main_order(results)))
+
+
+def test_seeds_of_an_order_count_once():
+    results = runs()
+    table = table_of(results)
+    assert table is not None
+    (row,) = table.rows
+    assert row.label == "sss"
+    assert row.remarks == ("3 class orders",)
+    measures = (OVERALL_AVG, LAST, INC_AVG, BASE_INC, HARMONIC_AVG)
+    for measure, value in zip(measures, row.values, strict=True):
+        by_run = [measure.pick(result.metrics) for result in results]
+        orders = [np.mean(by_run[:2]), by_run[2], by_run[3]]
+        assert value.mean == pytest.approx(np.mean(orders))
+        assert value.deviation == pytest.approx(np.std(orders, ddof=1))
+
+
+def test_one_order_makes_no_table():
+    assert table_of(runs()[:2]) is None
+    assert table_of(runs()[3:]) is None
+
+
+def test_shuffled_runs_stand_aside_where_others_keep_the_official_order():
+    results = runs()
+    assert in_main_order(results) == results[:2]
+    assert in_main_order([*results, *runs("ncm")[2:]]) == results[:2]  # the table over orders has them
+    once = runs("ncm")[2:3]
+    assert in_main_order([*results, *once]) == [*results[:2], *once]  # it has not this one
+    assert in_main_order(results[2:]) == results[2:]
+
+
+@pytest.mark.usefixtures("blank_figures")
+def test_a_row_of_orders_without_a_line_of_its_own_is_on_the_page(tmp_path):
+    for index, result in enumerate([*runs()[:1], *runs("ncm")[2:]]):
+        write_run(tmp_path / f"run-{index}", result, features=False)
+    page = write_report([tmp_path], tmp_path / "out").read_text()
+    assert "<h1>sss on doodles</h1>" in page
+    (line,) = (tmp_path / "out" / "tables" / "class-orders.md").read_text().splitlines()[2:]
+    assert line.startswith("| ncm (2 class orders) |")
+
+
+@pytest.mark.usefixtures("blank_figures")
+def test_the_page_and_its_files_hold_the_table(tmp_path):
+    for index, result in enumerate([*runs(), *runs("ncm", novel=0.2)]):
+        write_run(tmp_path / f"run-{index}", result, features=False)
+    page = write_report([tmp_path], tmp_path / "out").read_text()
+    assert "Over class orders" in page
+    assert "class_order_seed=1" not in page
+    markdown = (tmp_path / "out" / "tables" / "class-orders.md").read_text().splitlines()
+    assert markdown[0].startswith("|  | Overall avg (%) | Last (%) |")
+    assert [line.split(" |")[0] for line in markdown[2:]] == [
+        "| sss (3 class orders)",
+        "| ncm (3 class orders)",
+    ]
+
+
+@pytest.mark.usefixtures("blank_figures")
+def test_a_collection_of_class_orders_given_as_a_further_folder_fills_the_table(tmp_path):
+    official, _, *shuffled = runs()
+    other = make_result(recipe={"benchmark": {"class_order_seed": None}, "training": {"epochs": 9}})
+    for name, result in (("sss-seed0", official), ("sss-long", other)):
+        write_run(tmp_path / "all" / name, result, features=False)
+    for order, result in enumerate(shuffled, 1):
+        write_run(tmp_path / "all" / "class-orders" / f"sss-order{order}", result, features=False)
+    orders = tmp_path / "all" / "class-orders"
+
+    page = write_report([tmp_path / "all", orders], tmp_path / "out").read_text()
+    (line,) = (tmp_path / "out" / "tables" / "class-orders.md").read_text().splitlines()[2:]
+    assert line.startswith("| sss (epochs=3) (3 class orders) |")
+    for order in (1, 2):  # where the numbers come from
+        assert f"sss · seed 0 · class order {order} <small>class-orders/sss-order{order}" in page
+
+    alone = write_report([orders]).read_text()
+    assert "sss (class_order_seed=2)" in alone
+    (line,) = (orders / "report" / "tables" / "class-orders.md").read_text().splitlines()[2:]
+    assert line.startswith("| sss (2 class orders) |")
+
+
+def test_markdown_shows_mean_deviation_and_the_best():
+    table = table_of([*runs(), *runs("ncm", novel=0.1)])
+    assert table is not None
+    first, second = (row.values[1] for row in table.rows)
+    better, worse = to_markdown(table).splitlines()[2:]
+    assert f"| **{first.mean:.2f}** ± {first.deviation:.2f} |" in better
+    assert f"| {second.mean:.2f} ± {second.deviation:.2f} |" in worse
+
+
+@pytest.mark.parametrize(
+    ("values", "goal", "want"),
+    [
+        ([3.0, 1.2, 0.9], "one", {2}),
+        ([0.8, 1.2], "one", {0, 1}),
+        ([float("inf"), 2.0], "one", {1}),
+        ([float("inf"), None], "one", set()),
+        ([51.004, 51.001, 50.0], "high", {0, 1}),
+        ([5.0, None, 2.0], "low", {2}),
+        ([5.0, None], "high", set()),
+    ],
+)
+def test_best(values, goal, want):
+    assert best(values, goal) == want

@@ -1,0 +1,110 @@
+"""Groups of runs: which runs make one row, what it is called, and what its recipe says."""
+
+import pytest
+
+from fairshot.recipes import load_recipe
+from fairshot.reporting.groups import (
+    PARTS,
+    Group,
+    Spread,
+    backbone_of,
+    by_benchmark,
+    decision_of,
+    group_results,
+    parts_of,
+)
+from fairshot.studies.published import published, same_name
+from support.results_factory import make_result
+
+
+def test_seeds_are_averaged_with_their_sample_deviation():
+    results = [make_result("sss", seed=seed) for seed in range(3)]
+    values = [result.metrics.overall_avg for result in results]
+    mean = sum(values) / 3
+    deviation = (sum((value - mean) ** 2 for value in values) / 2) ** 0.5
+    (group,) = group_results(results)
+    assert group.summary(lambda m: m.overall_avg) == Spread(pytest.approx(mean), pytest.approx(deviation))
+    assert Spread.of([1.0, None]) is None
+    assert Spread.of([1.0, float("inf")]).deviation is None
+
+
+def test_runs_of_one_method_are_told_apart_by_their_settings():
+    recipes = [
+        {"method": {"sr": True, "resistance": False, "gamma": 0.2}},
+        {"method": {"sr": True, "resistance": True, "gamma": 0.2}},
+        {"method": {"sr": False, "resistance": False, "gamma": 0.5}},
+    ]
+
+    def labels(method, recipes):
+        return [group.label for group in group_results([make_result(method, recipe=r) for r in recipes])]
+
+    assert labels("sss", recipes) == [
+        "sss (SR, gamma=0.2)",
+        "sss (SR+R, gamma=0.2)",
+        "sss (plain, gamma=0.5)",
+    ]
+    assert labels("sss", recipes[:2]) == ["sss (SR)", "sss (SR+R)"]
+    flags = [{"small_stem": flag} for flag in (True, False)]
+    assert labels("ncm", flags) == ["ncm (small_stem=on)", "ncm (small_stem=off)"]
+    many = [dict.fromkeys("abcd", i) for i in range(2)]
+    assert labels("ncm", many) == ["ncm #1 (a=0, b=0, ...)", "ncm #2 (a=1, b=1, ...)"]
+
+
+def test_benchmarks_are_never_mixed():
+    groups = group_results([make_result(), make_result(sizes=(4, 1)), make_result(benchmark="cifar100")])
+    assert list(by_benchmark(groups)) == ["doodles (4 sessions)", "doodles (2 sessions)", "cifar100"]
+
+
+def test_own_pictures_of_earlier_versions_are_told_apart_by_their_classes():
+    recipe = {"benchmark": {"name": "folder"}}
+    first, second = (make_result("ncm", seed, "photos", recipe=recipe) for seed in (0, 1))
+    second.class_names.reverse()  # each seed draws which classes are base classes
+    other = make_result("ncm", 2, "photos", recipe=recipe)
+    other.class_names[0] = "another"
+    grouped = by_benchmark(group_results([first, second, other]))
+    assert {name: [g.results for g in groups] for name, groups in grouped.items()} == {
+        "photos #1": [(first, second)],
+        "photos #2": [(other,)],
+    }
+    longer = make_result("ncm", 3, "photos", (6, 2, 2, 1, 1), recipe=recipe)
+    assert list(by_benchmark(group_results([first, longer, other]))) == [
+        "photos #1 (4 sessions)",
+        "photos #1 (5 sessions)",
+        "photos #2",
+    ]
+
+
+def test_a_folder_that_is_called_like_a_benchmark_has_no_published_rows():
+    sizes = (60, *[5] * 8)
+    (ours,) = group_results([make_result("ncm", benchmark="cifar100", sizes=sizes)])
+    (own,) = group_results(
+        [make_result("ncm", benchmark="cifar100", sizes=sizes, recipe={"benchmark": {"name": "folder"}})]
+    )
+    assert (ours.official, own.official) == ("cifar100", "")
+    assert published().on("cifar100", 9)
+    assert not published().on(own.official, 9)
+
+
+def test_an_option_that_an_earlier_version_did_not_know_counts_as_its_default():
+    recipe = load_recipe("doodles/sss").as_dict()
+    earlier = {**recipe, "method": {key: value for key, value in recipe["method"].items() if key != "mirror"}}
+    mirrored = {**recipe, "method": recipe["method"] | {"mirror": True}}
+    assert len(group_results([make_result(recipe=one) for one in (recipe, earlier)])) == 1
+    assert len(group_results([make_result(recipe=one) for one in (recipe, earlier, mirrored)])) == 2
+
+
+def test_recipes_are_understood():
+    def group(method, recipe):
+        return Group(method, (make_result(method, recipe=recipe),))
+
+    switches = {"name": "sss", **{part: part in ("intra", "resistance") for part in PARTS}}
+    sss = group("sss", {"method": switches, "model": {"backbone": "resnet18"}})
+    assert parts_of(sss) == {"intra", "resistance"}
+    assert parts_of(group("ncm", {"method": {"name": "ncm"}})) == frozenset()
+    assert parts_of(group("teen", {"method": {"alpha": 0.1}})) is None
+    assert backbone_of(sss) == "resnet18"
+    assert backbone_of(group("sss", {"model": {}})) is None
+    assert decision_of(group("sss", {"method": switches | {"decision": "pre"}})) == "pre"
+    assert decision_of(sss) == "separately"
+    assert same_name("resnet18", "ResNet-18")
+    assert not same_name("resnet18", "ResNet-18 (ImageNet weights)")

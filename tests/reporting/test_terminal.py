@@ -1,0 +1,86 @@
+"""Tables in a terminal: each number is that of Result.metrics, the best is starred, 80 columns suffice."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from fairshot.methods import methods
+from fairshot.reporting.groups import group_results
+from fairshot.reporting.measures import SESSION_MEASURES, SUMMARY_MEASURES
+from fairshot.reporting.terminal import side_by_side
+from support.results_factory import make_result
+
+
+def printed(results, width=80):
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(side_by_side(results, width))
+    return console.file.getvalue()
+
+
+def rows(text):
+    """Split the cells of every line with numbers, the name of a measure dropped."""
+    lines = [line for line in text.splitlines() if re.search(r"\d\.\d", line)]
+    return [re.sub(f"^({'|'.join(m.title for m in SESSION_MEASURES)}) ", "", line).split() for line in lines]
+
+
+def test_the_terminal_shows_the_metrics_of_the_results():
+    ncm, sss = make_result("ncm", novel=0.1), make_result("sss", novel=0.5)
+    lines = rows(printed([ncm, sss]))
+    sessions, summary = lines[:-2], lines[-2:]
+    for i, measure in enumerate(SESSION_MEASURES):
+        for line, result in zip(sessions[2 * i : 2 * i + 2], (ncm, sss), strict=True):
+            want = [measure.pick(session) for session in result.metrics.sessions]
+            assert [cell.rstrip("*") for cell in line[1:]] == ["–" if v is None else f"{v:.1f}" for v in want]
+    for line, result in zip(summary, (ncm, sss), strict=True):
+        assert line[0] == result.method
+        want = [f"{measure.pick(result.metrics):.2f}" for measure in SUMMARY_MEASURES]
+        assert [cell.rstrip("*") for cell in line[1:]] == [*want, f"{sum(result.seconds.values()):.0f}"]
+
+
+def test_the_better_run_is_starred():
+    lines = rows(printed([make_result("ncm", novel=0.1), make_result("sss", novel=0.5)]))
+    assert "*" not in "".join(lines[4]), "Inc of the worse run"
+    assert all(cell.endswith("*") for cell in lines[5][2:]), "Inc of the better run"
+    base_inc = 1 + [measure.title for measure in SUMMARY_MEASURES].index("Base/Inc")
+    assert lines[-1][base_inc].endswith("*")
+    assert not lines[-2][base_inc].endswith("*")
+
+
+def test_the_terminal_shows_the_deviation_over_seeds():
+    results = [make_result("sss", seed=seed) for seed in range(3)]
+    (group,) = group_results(results)
+    average = group.summary(lambda m: m.overall_avg)
+    text = printed([make_result("ncm", novel=0.1), *results])
+    assert f"{average.mean:.2f}" in text
+    assert f"±{average.deviation:.2f}" in text
+    assert "3 seeds" in text
+
+
+@pytest.mark.parametrize("width", [80, 100])
+@pytest.mark.parametrize("sessions", [0, 8, 10, 14])
+def test_a_terminal_holds_every_number_and_title(sessions, width):
+    results = [
+        make_result(method, seed, sizes=(12, *[2] * sessions), recipe={"shots": 5, "margin": margin})
+        for method, margin in (("ncm", 0.0), ("sss", 0.0), ("sss", 0.25))
+        for seed in (0, 1)
+    ]
+    text = printed(results, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    words = [*(word for measure in SUMMARY_MEASURES for word in measure.title.split()), "session", "Seconds"]
+    assert {*words, "(margin=0.25)"} <= set(text.split())
+    headers = [line.split()[1:] for line in text.splitlines() if line.split()[:1] == ["session"]]
+    assert [int(t) for header in headers for t in header] == list(range(sessions + 1))
+    assert len(re.findall(r"^doodles: .*, (in|accuracies in) % *$", text, re.MULTILINE)) == len(headers) + 1
+    for group in group_results(results):
+        for t in range(sessions + 1):
+            assert f"{group.session(t, lambda s: s.base).mean:.1f}" in text
+    assert len(re.findall(r"±", text)) >= 6 * len(headers)
+
+
+def test_nine_sessions_fit_into_80_columns_with_the_longest_name_of_a_method():
+    results = [make_result(method, sizes=(12, *[2] * 8)) for method in (max(methods(), key=len), "sss")]
+    lines = printed(results).splitlines()
+    assert [line.split() for line in lines if line.split()[:1] == ["session"]] == [["session", *"012345678"]]
