@@ -224,6 +224,7 @@ def test_a_person_changes_classes(servers: dict[str, PageServer], browser: Any, 
     page.locator("#rename").click()
     visit.shows("#change", "gnu is yak now.")
     page.locator("#search").fill(" YA")
+    visit.shows(".class .name", "yak")
     assert page.locator(".class .name").all_inner_texts() == ["yak"]
     page.locator("#changed").fill("yak")
     page.locator("#into").fill("bee")
