@@ -10,11 +10,9 @@ import threading
 import time
 from pathlib import Path
 
-import uvicorn
 from playwright.sync_api import Page, sync_playwright
 
-from fairshot.server.app import build_app
-from fairshot.server.serving import listen
+from fairshot.server.serving import build_server, listen
 from fairshot.teaching import Store
 
 NAME = "umbrella"
@@ -42,8 +40,8 @@ def _steps(start: float, end: float, count: int) -> list[float]:
     return [start + (end - start) * step / count for step in range(count + 1)]
 
 
-def draw(page: Page, place: str, size: float, lean: float) -> None:
-    box = page.locator(f"{place} canvas").bounding_box()
+def draw(page: Page, selector: str, size: float, lean: float) -> None:
+    box = page.locator(f"{selector} canvas").bounding_box()
     assert box is not None
     for stroke in strokes(size, lean):
         points = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in stroke]
@@ -54,36 +52,36 @@ def draw(page: Page, place: str, size: float, lean: float) -> None:
         page.mouse.up()
 
 
-def walk(page: Page, folder: Path) -> None:
+def visit(page: Page, folder: Path) -> None:
     page.get_by_role("tab", name="Teach").click()
-    page.locator("#name textarea, #name input").first.fill(NAME)
+    page.locator("#name").fill(NAME)
     for number, (size, lean) in enumerate(EXAMPLES):
-        draw(page, "#example", size, lean)
-        page.locator("#add").click()
-        page.locator("#drawings .thumbnail-item").nth(number).wait_for()
+        draw(page, "#examples", size, lean)
+        page.locator("#examples .add").click()
+        page.locator("#examples .thumbnail").nth(number).wait_for()
     page.locator("#dry-run").click()
-    page.locator("#lesson").filter(has_text="What it would do").wait_for()
+    page.locator("#report").filter(has_text="What it would do").wait_for()
     page.screenshot(path=folder / "teach.png")
-    page.locator("#teach").click()
-    page.locator("#lesson").filter(has_text="Taught").wait_for()
+    page.locator("#teach-class").click()
+    page.locator("#report").filter(has_text="Taught").wait_for()
     page.get_by_role("tab", name="Ask").click()
-    draw(page, "#ask", 0.37, 0.02)
-    page.locator("#answer .fs-bar").first.wait_for()
-    page.set_viewport_size({"width": 1080, "height": 640})
+    draw(page, "#question", 0.37, 0.02)
+    page.locator("#answer .bar").first.wait_for()
+    page.set_viewport_size({"width": 1080, "height": 700})
     page.screenshot(path=folder / "ask.png")
     page.set_viewport_size({"width": 1080, "height": 900})
     page.get_by_role("tab", name="Classes").click()
-    page.locator(".fs-class").filter(has_text=NAME).wait_for()
+    page.locator(".class").filter(has_text=NAME).locator("img").first.wait_for()
+    page.wait_for_timeout(1000)  # until the other thumbnails are there
     page.screenshot(path=folder / "classes.png")
     page.get_by_role("tab", name="History").click()
-    page.locator("#undo-history").click()
-    page.locator("#history").filter(has_text="undo of").wait_for()
+    page.locator("#history .undo").click()
+    page.locator("#events").filter(has_text="undo of").wait_for()
 
 
 def main(store: Path, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(build_app(Store(store)), log_level="warning"))
+    listener, server = listen("127.0.0.1", 0), build_server(Store(store))
     threading.Thread(target=server.run, args=([listener],), daemon=True).start()
     while not server.started:
         time.sleep(0.1)
@@ -91,8 +89,8 @@ def main(store: Path, folder: Path) -> None:
         browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1080, "height": 900})
         page.goto(f"http://127.0.0.1:{listener.getsockname()[1]}")
-        page.get_by_role("tab", name="Teach").wait_for()
-        walk(page, folder)
+        page.locator("#balance .card").wait_for(state="attached")
+        visit(page, folder)
         browser.close()
     server.should_exit = True
 

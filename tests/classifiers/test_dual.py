@@ -174,3 +174,45 @@ def test_new_classes_follow_the_known_ones():
     classifier, shots, labels = learnt(PrototypeSettings())
     with pytest.raises(ValueError, match="without a gap"):
         classifier.extend(shots, labels + NOVEL + 1)
+
+
+@pytest.mark.parametrize("gate", GATES.values(), ids=GATES)
+def test_a_score_is_the_same_to_the_bit_wherever_its_class_stands(gate):
+    classifier, *_ = learnt(PrototypeSettings(gamma=0.4, **gate))
+    order = [*range(BASE), *reversed(range(BASE, BASE + NOVEL))]
+    tensors = classifier.tensors()
+    for name, value in tensors.items():
+        if name != "gate.margins" and len(value) == BASE + NOVEL:
+            tensors[name] = value[order]
+        elif name == "gate.noise":
+            tensors[name] = value.flip(0)
+    other = DualClassifier.from_tensors(classifier.settings, BASE, tensors, VIEWS)
+    for rows in (1, 7, len(TESTS["g"])):
+        tests = take(TESTS, slice(rows))
+        assert torch.equal(other.decide(tests).scores, classifier.decide(tests).scores[:, order])
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        PrototypeSettings(resistance=False, **GATES["plain"]),
+        PrototypeSettings(resistance=False, **GATES["constant"]),
+        PrototypeSettings(resistance=False, gate="constant", gate_strength=0.1, whitening=True),
+        *(PrototypeSettings(resistance=False, decision=rule) for rule in ("specific_only", "pre", "post")),
+        PrototypeSettings(resistance=False, decision="transferable_only"),
+    ],
+    ids=lambda one: f"{one.decision} {one.gate} {one.whitening}",
+)
+def test_a_left_out_shot_is_scored_as_by_its_class_without_it(chosen):
+    classifier, shots, labels = learnt(chosen)
+    found = classifier.left_out_scores(shots, labels)
+    base = DualClassifier.fit(chosen, *draw(range(BASE), 15), BASE)
+    for left in (0, 7, 19):
+        others = torch.arange(len(labels)) != left
+        less = base.extend(take(shots, others), labels[others])
+        expected = less.scores(take(shots, slice(left, left + 1)))
+        own = int(labels[left])
+        for got, want in zip(found, expected, strict=True):
+            if want is not None:
+                torch.testing.assert_close(got[left, own], want[0, own], atol=1e-6, rtol=0)
+    assert torch.equal(found.transferable[:, :BASE], classifier.scores(shots).transferable[:, :BASE])

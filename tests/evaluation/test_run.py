@@ -23,10 +23,8 @@ from fairshot.benchmarks.stream import LabelledPictures, Session, Stream
 from fairshot.cli import console
 from fairshot.evaluation import experiment
 from fairshot.evaluation.result import Result
-from fairshot.teaching.creation import StoreSpec, create_store
 from fairshot.training.batches import Batches
 from support.commands import fairshot, start
-from support.stores import base_classes, network
 
 TINY = {
     "benchmark": {"name": "doodles", "base_classes": 6, "way": 3, "sessions": 2},
@@ -209,26 +207,6 @@ def test_a_command_that_does_not_go_on_promises_nothing_when_interrupted(tmp_pat
     command = fairshot(tmp_path, "list", before=interrupt_listing)
     assert command.process.exitcode == 130
     assert command.stderr == "interrupted; what was finished is kept\n"
-
-
-def interrupt_serving() -> None:
-    """Make the command's process meet Ctrl-C while it serves."""
-    from fairshot.server import serving
-
-    def interrupted(*_) -> None:
-        raise KeyboardInterrupt
-
-    serving.serve = interrupted
-
-
-def test_a_server_that_is_interrupted_has_stopped_and_no_more(tmp_path):
-    pytest.importorskip("gradio", reason="the extra serve is not installed")
-    net = network(channels=3, drawings=False)
-    create_store(tmp_path / "store", StoreSpec(net, base_classes(["ant"], net))).close()
-    command = fairshot(tmp_path, "serve", "store", "--port", "0", before=interrupt_serving)
-    assert command.process.exitcode == 0
-    assert command.stdout.endswith("\nstopped\n")
-    assert command.stderr == ""
 
 
 def test_a_finished_run_is_not_repeated(folder, finished):

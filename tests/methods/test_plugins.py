@@ -13,7 +13,7 @@ from fairshot.methods import plugins
 from fairshot.methods.plugins import load_plugin
 from fairshot.recipes import load_recipe
 from fairshot.studies.plan import plan
-from fairshot.teaching.from_run import from_run
+from fairshot.teaching import from_run
 from support.commands import fairshot
 from support.results_factory import make_result
 

@@ -16,14 +16,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
+from support.servers import png, serving
 from support.stores import drawings, make_store
 
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
 import httpx
 import schemathesis
-import uvicorn
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
@@ -33,17 +32,12 @@ from fairshot.errors import UserError
 from fairshot.server import guard
 from fairshot.server.app import build_app
 from fairshot.server.batching import Batcher
-from fairshot.server.limits import Limits, Refused
-from fairshot.server.serving import HeaderTimeoutProtocol, choose_token, listen
+from fairshot.server.errors import Refused
+from fairshot.server.limits import Limits
+from fairshot.server.serving import choose_token
 from fairshot.teaching import Store
 
 TOKEN = "a1b2c3d4e5f6a7b8c9d0"
-
-
-def png(image: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image).save(file, "PNG")
-    return file.getvalue()
 
 
 def files(word: str, count: int, field: str = "photos") -> list:
@@ -58,26 +52,28 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def client(store: Store) -> Iterator[TestClient]:
-    limits = Limits(request_bytes=400_000, file_bytes=150_000, pixels=1_000_000)
-    with TestClient(build_app(store, limits=limits, page=False), base_url="http://localhost") as opened:
+    limits = Limits(request_bytes=400_000, file_bytes=150_000, pixels=1_000_000, side=3000)
+    with TestClient(build_app(store, limits=limits), base_url="http://localhost") as opened:
         yield opened
 
 
 def test_teach_ask_and_undo(client: TestClient, store: Store) -> None:
     assert client.get("/api/health").json()["status"] == "ok"
-    rehearsed = client.post(
-        "/api/teach", data={"name": "yak", "dry_run": "true"}, files=files("yak", 3)
-    ).json()
-    assert rehearsed["dry_run"]
+    dry = client.post("/api/teach", data={"name": "yak", "dry_run": "true"}, files=files("yak", 3)).json()
+    assert dry["dry_run"]
     assert "yak" not in store.snapshot().names
-    lesson = client.post("/api/teach", data={"name": " yak "}, files=files("yak", 3)).json()
-    assert lesson == rehearsed | {"dry_run": False}
-    assert lesson["sentence"].startswith("yak: 3 photos, closest to ")
+    report = client.post("/api/teach", data={"name": " yak "}, files=files("yak", 3)).json()
+    assert report == dry | {"dry_run": False}
+    assert report["sentence"].startswith("yak: 3 photos, closest to ")
+    assert report["photos"] == 3
     answers = client.post("/api/predict?top=2", files=files("yak", 2, "images")).json()
     expected = store.predict(drawings("yak", 2), top=2)
     assert [each["top"][0]["name"] for each in answers] == [each.top[0].name for each in expected]
     assert all(len(each["top"]) == 2 for each in answers)
     assert [each["sentence"] for each in answers] == [each.sentence() for each in expected]
+    assert [each["remark"] for each in answers] == [each.remark() for each in expected]
+    assert len(client.get("/api/thumbnails", params={"name": "yak", "limit": 2}).json()) == 2
+    assert client.get("/api/thumbnails?name=nobody").json() == []
     client.post("/api/rename", json={"name": "yak", "new_name": "ox"}).raise_for_status()
     client.post("/api/merge", json={"name": "ox", "into": "bee"}).raise_for_status()
     client.post("/api/forget", json={"name": "bee"}).raise_for_status()
@@ -90,7 +86,7 @@ def test_teach_ask_and_undo(client: TestClient, store: Store) -> None:
     metrics = client.get("/api/metrics").text
     assert "fairshot_classes 3.0" in metrics
     assert 'fairshot_requests_total{path="/api/undo",status="422"} 1.0' in metrics
-    assert "fairshot_lessons_total 1.0" in metrics
+    assert "fairshot_teachings_total 1.0" in metrics
 
 
 def bomb(width: int, height: int) -> bytes:
@@ -117,6 +113,8 @@ GOOD = png(drawings("good", 1)[0])
 HOSTILE = {
     "bomb": [("x.png", bomb(60_000, 60_000))],
     "smaller bomb": [("x.png", bomb(2000, 2000))],
+    "thin": [("x.png", png(np.zeros((1, 2000, 1), np.uint8)))],
+    "long": [("x.png", png(np.zeros((3200, 300, 1), np.uint8)))],
     "truncated": [("x.png", GOOD[: len(GOOD) // 2])],
     "empty": [("x.png", b"")],
     "text": [("x.png", b"GIF89a but not really")],
@@ -191,7 +189,7 @@ def test_a_body_without_announced_length_is_cut_off(client: TestClient, store: S
 
 
 def test_slow_bodies_are_given_up(store: Store) -> None:
-    app = build_app(store, limits=Limits(body_seconds=0.05), page=False)
+    app = build_app(store, limits=Limits(body_seconds=0.05))
     sent: list[dict] = []
 
     async def receive() -> dict:
@@ -214,23 +212,17 @@ def test_slow_bodies_are_given_up(store: Store) -> None:
 
 
 @pytest.fixture
-def impatient(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def short_timeout(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Serve on a port of this machine, and give requests a moment to begin."""
     monkeypatch.setattr(Limits, "header_seconds", 1.5)
-    config = uvicorn.Config(build_app(store, page=False), http=HeaderTimeoutProtocol, log_level="error")
-    server, listener = uvicorn.Server(config), listen("127.0.0.1", 0)
-    listener.listen()
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    yield listener.getsockname()[1]
-    server.should_exit = True
-    thread.join()
+    with serving(store) as port:
+        yield port
 
 
 @pytest.mark.parametrize("earlier", [0, 2])
-def test_every_request_of_a_connection_must_begin_in_time(impatient: int, earlier: int) -> None:
+def test_every_request_of_a_connection_must_begin_in_time(short_timeout: int, earlier: int) -> None:
     request = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n"
-    with socket.create_connection(("127.0.0.1", impatient), timeout=30) as client:
+    with socket.create_connection(("127.0.0.1", short_timeout), timeout=30) as client:
         for _ in range(earlier):
             client.sendall(request + b"\r\n")
             received = b""
@@ -252,7 +244,7 @@ def test_strangers_need_the_token(store: Store, monkeypatch: pytest.MonkeyPatch)
     compared = []
     real = guard.hmac.compare_digest
     monkeypatch.setattr(guard.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or real(a, b))
-    with TestClient(build_app(store, TOKEN, page=False), base_url="http://store.example") as client:
+    with TestClient(build_app(store, TOKEN), base_url="http://store.example") as client:
         assert client.get("/api/health").status_code == 200
         assert client.get("/api/classes").status_code == 401
         for wrong in ("", TOKEN[:-1], TOKEN + "0", "ü" * 20):
@@ -260,12 +252,17 @@ def test_strangers_need_the_token(store: Store, monkeypatch: pytest.MonkeyPatch)
             assert client.get("/api/classes", headers=given).status_code == 401
         assert client.get("/api/classes", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
         assert client.get("/api/classes", headers={"cookie": 'fairshot_token="; x'}).status_code == 401
+        assert client.get("/", follow_redirects=False).headers["location"] == "/login"
+        assert client.get("/static/page.css").status_code == 200
+        for path in ("/static", "/static/../api/classes", "//api/classes", "/docs", "/openapi.json"):
+            assert client.get(path).status_code in (401, 404)
         assert "token" in client.get("/login").text
         assert client.post("/login", data={"token": "wrong"}).status_code == 401
+        assert client.post("/login", data={"token": "wrong" * 1000}).status_code == 413
         entered = client.post("/login", data={"token": TOKEN}, follow_redirects=False)
         assert entered.status_code == 303
         assert "HttpOnly" in entered.headers["set-cookie"]
-        assert "SameSite=Strict" in entered.headers["set-cookie"]
+        assert "samesite=strict" in entered.headers["set-cookie"].lower()
         assert client.get("/api/classes").status_code == 200  # by the cookie
     assert len(compared) >= 5  # every comparison takes the same time
     assert all(token == TOKEN.encode() for _, token in compared)
@@ -279,12 +276,13 @@ def test_other_web_sites_do_not_come_in(client: TestClient, store: Store) -> Non
     assert state(store) == before
     response = client.get("/api/classes", headers={"origin": "http://localhost"})
     assert "default-src 'self'" in response.headers["content-security-policy"]
+    assert "unsafe" not in response.headers["content-security-policy"]
     assert "access-control-allow-origin" not in response.headers
 
 
 def test_made_up_paths_are_not_counted_apart(store: Store) -> None:
     """Whoever is not let in, or asks for what is not there, must not fill the memory with counters."""
-    with TestClient(build_app(store, TOKEN, page=False), base_url="http://store.example") as client:
+    with TestClient(build_app(store, TOKEN), base_url="http://store.example") as client:
         known = {"authorization": f"Bearer {TOKEN}"}
         for number in range(20):
             assert client.get(f"/api/{number}").status_code == 401
@@ -308,33 +306,35 @@ def test_addresses_and_tokens() -> None:
             choose_token("0.0.0.0", wrong)
 
 
-def test_questions_are_answered_together() -> None:
+def test_images_are_computed_together() -> None:
     sizes = []
 
-    async def answer(questions: list[int]) -> list[int]:
-        sizes.append(len(questions))
+    async def compute(items: list[int]) -> list[int]:
+        sizes.append(len(items))
         await asyncio.sleep(0.01)
-        if 13 in questions:
+        if 13 in items:
             raise UserError("thirteen")
-        return [2 * question for question in questions]
+        return [2 * item for item in items]
 
-    async def ask() -> None:
-        batcher = Batcher(answer, batch=4, waiting=10)
-        assert await asyncio.gather(*(batcher.ask(number) for number in range(10))) == list(range(0, 20, 2))
+    async def submit_all() -> None:
+        batcher = Batcher(compute, batch=4, waiting=10)
+        assert await asyncio.gather(*(batcher.submit(number) for number in range(10))) == list(
+            range(0, 20, 2)
+        )
         assert sizes == [4, 4, 2]
         outcomes = await asyncio.gather(
-            *(batcher.ask(number) for number in range(100, 112)), return_exceptions=True
+            *(batcher.submit(number) for number in range(100, 112)), return_exceptions=True
         )
         assert [type(each) for each in outcomes[10:]] == [Refused, Refused]  # at once, not after a while
         with pytest.raises(UserError, match="thirteen"):
-            await batcher.ask(13)
-        gone = asyncio.create_task(batcher.ask(1))
+            await batcher.submit(13)
+        gone = asyncio.create_task(batcher.submit(1))
         await asyncio.sleep(0)
         gone.cancel()
-        assert await batcher.ask(2) == 4
+        assert await batcher.submit(2) == 4
         await batcher.close()
 
-    asyncio.run(ask())
+    asyncio.run(submit_all())
 
 
 def test_slow_images_keep_nobody_from_reading(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,7 +346,7 @@ def test_slow_images_keep_nobody_from_reading(store: Store, monkeypatch: pytest.
         return decode_image(*arguments)
 
     monkeypatch.setattr("fairshot.server.service.decode_image", slowly)
-    transport = httpx.ASGITransport(build_app(store, page=False))
+    transport = httpx.ASGITransport(build_app(store))
 
     async def visit() -> None:
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
@@ -366,16 +366,16 @@ def test_slow_images_keep_nobody_from_reading(store: Store, monkeypatch: pytest.
 
 def test_the_api_keeps_to_its_description(store: Store) -> None:
     """Whatever is asked of any operation, the response is one that the description announces."""
-    app = build_app(store, page=False)
+    app = build_app(store)
 
-    async def at_home(scope: dict, receive: object, send: object) -> None:
-        """Call it by a name of this machine; schemathesis has another."""
+    async def as_localhost(scope: dict, receive: object, send: object) -> None:
+        """Address requests to this machine; schemathesis uses another name."""
         others = [pair for pair in scope.get("headers", []) if pair[0] != b"host"]
         await app({**scope, "headers": [(b"host", b"localhost"), *others]}, receive, send)
 
-    description = schemathesis.openapi.from_asgi("/openapi.json", at_home)
+    description = schemathesis.openapi.from_asgi("/openapi.json", as_localhost)
     operations = [result.ok() for result in description.get_all_operations()]
-    assert len(operations) == 11
+    assert len(operations) == 12
     for operation, mode in itertools.product(operations, schemathesis.GenerationMode):
         if mode is schemathesis.GenerationMode.NEGATIVE and not (operation.body or operation.query):
             continue  # there is nothing to get wrong

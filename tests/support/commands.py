@@ -21,7 +21,7 @@ _CONTEXT.set_forkserver_preload(  # with what they need, all that takes long to 
     [
         *("fairshot.speed.mixtures", "fairshot.speed.train", "fairshot.studies.tradeoff"),
         *("fairshot.studies.tuning", "fairshot.studies.poisoning", "fairshot.studies.comparison"),
-        *("fairshot.reporting.ablations", "fairshot.teaching.from_backbone"),
+        *("fairshot.reporting.ablations", "fairshot.teaching.backbone_spec"),
     ]
 )
 

@@ -13,32 +13,30 @@ import signal
 import sqlite3
 import sys
 import time
-from functools import cache
 from pathlib import Path
 
 import torch
 
 from fairshot.errors import UserError
 from fairshot.teaching import Store
+from fairshot.teaching.database import DATABASE
 from fairshot.teaching.network import Network, Photo
-from fairshot.teaching.store import DATABASE
-from support.stores import drawings, make_store
+from support.stores import drawings, make_store, network
 
 WORDS = tuple(f"class {letter}" for letter in "abcdefgh")
-Network.read = cache(Network.read)  # type: ignore[method-assign]
+EMBEDDER = network()  # of every store here: building it anew takes longer than all the rest
+Network.read = lambda path: EMBEDDER  # type: ignore[method-assign, assignment, misc]
 
 
-def change_for_ever(folder: Path, photos: dict[str, list[Photo]], seed: int) -> None:
-    """Teach, forget, rename, merge and undo until killed."""
+def change_for_ever(folder: Path, photos: dict[str, list[Photo]], seed: int, done: int) -> None:
+    """Teach, forget, rename, merge and undo until killed; write a byte to `done` after each change."""
     chance = random.Random(seed)
     with Store(folder) as store:
         while True:
-            verb = chance.choice(
-                [store.teach_embedded] * 4 + [store.forget, store.rename, store.merge, store.undo]
-            )
+            verb = chance.choice([store.teach] * 4 + [store.forget, store.rename, store.merge, store.undo])
             name, other = chance.sample(WORDS, 2)
             arguments = {
-                store.teach_embedded: (name, photos[name]),
+                store.teach: (name, photos[name]),
                 store.forget: (name,),
                 store.undo: (),
             }.get(verb, (name, other))
@@ -46,6 +44,7 @@ def change_for_ever(folder: Path, photos: dict[str, list[Photo]], seed: int) -> 
                 verb(*arguments)
             except UserError:  # no such class, a photo of another class, nothing to undo
                 continue
+            os.write(done, b".")
 
 
 def die_at_statement(folder: Path, photos: dict[str, list[Photo]], number: int) -> None:
@@ -60,12 +59,12 @@ def die_at_statement(folder: Path, photos: dict[str, list[Photo]], number: int) 
                 os.kill(os.getpid(), signal.SIGKILL)
 
         store._writer.set_trace_callback(count)
-        store.teach_embedded(WORDS[0], photos[WORDS[0]])
+        store.teach(WORDS[0], photos[WORDS[0]])
         os._exit(0)
 
 
 def examine(folder: Path, photos: dict[str, list[Photo]], queries: list) -> tuple[str, list]:
-    """Reopen a store and check it against its own facts; return its digest and some answers."""
+    """Reopen a store and check it against what it recorded; return its digest and some answers."""
     with sqlite3.connect(folder / DATABASE) as connection:
         named = "SELECT sha256, name FROM images JOIN classes ON classes.id = class WHERE name IS NOT NULL"
         owners = dict(connection.execute(named))
@@ -79,9 +78,9 @@ def examine(folder: Path, photos: dict[str, list[Photo]], queries: list) -> tupl
             knowledge.setdefault(owner, []).extend(three)
     with Store(folder) as store, make_store(folder.with_name(f"fresh {time.monotonic_ns()}")) as fresh:
         for name, known in knowledge.items():
-            fresh.teach_embedded(name, known)
+            fresh.teach(name, known)
         if fresh.digest() != store.digest():
-            raise SystemExit("what the store derived does not follow from its facts")
+            raise SystemExit("what the store derived does not follow from what it recorded")
         return store.digest(), store.predict(queries)
 
 
@@ -92,12 +91,17 @@ def kill_at_random(
     moments = random.Random(seed)
     events = []
     for attempt in range(times):
+        reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
-            change_for_ever(folder, photos, 1000 * seed + attempt)
+            change_for_ever(folder, photos, 1000 * seed + attempt, writing)
+        for _ in range(moments.randrange(3)):  # however busy the machine is, some changes are made
+            os.read(reading, 1)
         time.sleep(moments.random() * 0.08)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+        os.close(reading)
+        os.close(writing)
         found = examine(folder, photos, queries)
         with Store(folder) as store:
             if (store.digest(), store.predict(queries)) != found:
@@ -116,7 +120,7 @@ def undo_everything(folder: Path) -> None:
 
 
 def kill_at_every_statement(folder: Path, photos: dict[str, list[Photo]], queries: list) -> int:
-    """Kill a lesson before its first statement, its second and so on; return how many it has."""
+    """Kill a teaching before its first statement, its second and so on; return how many it has."""
     with Store(folder) as store:
         before = store.digest()
     statement = 0
@@ -132,17 +136,14 @@ def kill_at_every_statement(folder: Path, photos: dict[str, list[Photo]], querie
         if digest != before:
             raise SystemExit(f"killed before statement {statement}, something of the class stayed")
     if digest == before:
-        raise SystemExit("a lesson that was not interrupted left nothing")
+        raise SystemExit("a teaching that was not interrupted left nothing")
     return statement - 1
 
 
 def main(folder: Path, times: int, seed: int) -> None:
     torch.set_num_threads(1)  # threads do not survive a fork
     with make_store(folder) as store:
-        photos = {
-            word: store.network.embed_photos(store.network.preparation.pictures(drawings(word, 3)))
-            for word in WORDS
-        }
+        photos = {word: store.embed(drawings(word, 3)) for word in WORDS}
     queries = drawings("query", 4)
     events = kill_at_random(folder, photos, queries, times, seed)
     undo_everything(folder)

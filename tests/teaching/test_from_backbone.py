@@ -14,11 +14,12 @@ from huggingface_hub import constants as hub
 from PIL import Image
 from safetensors.torch import save_file
 
+from fairshot.cli.advice import advice
 from fairshot.errors import UserError
 from fairshot.models.backbones import build_backbone
-from fairshot.teaching import from_backbone as from_backbone_module
-from fairshot.teaching.creation import create_store
-from fairshot.teaching.from_backbone import from_backbone, model_settings
+from fairshot.teaching import Store, backbone_spec
+from fairshot.teaching.backbone_spec import from_backbone, model_settings
+from fairshot.teaching.errors import PretrainedWeightsMissing, UnknownBackbone, UnusableWeights
 from fairshot.teaching.measure import measure_store
 
 BACKBONE = "test_resnet"  # a ResNet of timm's own tests: three thin blocks, 160 pixels
@@ -50,9 +51,9 @@ def photos(folder: Path, classes: int, each: int) -> Path:
 
 def test_backbone_alone_is_taught_from_photos(weights: Path, tmp_path: Path) -> None:
     folder = photos(tmp_path / "photos", 4, 6)
-    with create_store(tmp_path / "store", from_backbone(BACKBONE, weights)) as store:
-        assert store.shapes.g_tilde is None  # g~ is g
-        assert store.network.flips == (False,)
+    with Store.create(tmp_path / "store", from_backbone(BACKBONE, weights)) as store:
+        assert store.layout.g_tilde is None  # g~ is g
+        assert store.network.views.count == 1
         for number in range(4):
             store.teach(
                 f"class {number}", [folder / f"class {number}" / f"{index}.jpg" for index in range(5)]
@@ -71,17 +72,16 @@ def test_sr_is_trained_behind_the_frozen_backbone(
     weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAIRSHOT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(from_backbone_module, "SR_WIDTH", 32)
+    monkeypatch.setattr(backbone_spec, "SR_WIDTH", 32)
     base = photos(tmp_path / "base", 3, 10)
-    founding = from_backbone(BACKBONE, weights, base, epochs=2)
-    assert founding.base is not None
-    assert sorted(founding.base.names) == ["class 0", "class 1", "class 2"]
-    assert founding.network.shape_tilde == (2, 32)
-    assert founding.gamma > 0
+    spec = from_backbone(BACKBONE, weights, base, epochs=2)
+    assert sorted(spec.names) == ["class 0", "class 1", "class 2"]
+    assert spec.network.shape_tilde == (2, 32)
+    assert spec.classifier.settings.gamma > 0
     untouched = from_backbone(BACKBONE, weights).network.embedder.backbone.state_dict()
-    for name, value in founding.network.embedder.backbone.state_dict().items():
+    for name, value in spec.network.embedder.backbone.state_dict().items():
         assert torch.equal(value, untouched[name]), name  # statistics of batch norms too
-    with create_store(tmp_path / "store", founding) as store:
+    with Store.create(tmp_path / "store", spec) as store:
         assert {info.trained_on for info in store.classes()} == {8}
         assert len(store.base_samples().classes) == 24
         store.teach("new", sorted((photos(tmp_path / "more", 4, 5) / "class 3").iterdir()))
@@ -89,16 +89,16 @@ def test_sr_is_trained_behind_the_frozen_backbone(
 
 
 def test_weights_that_do_not_fit_are_refused(weights: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"does not fit resnet18: \d+ of \d+ tensors"):
+    with pytest.raises(UnusableWeights, match=r"does not fit resnet18: \d+ of \d+ tensors"):
         from_backbone("resnet18", weights)
     (tmp_path / "broken").write_bytes(b"no weights")
-    with pytest.raises(UserError, match="cannot be read as a safetensors file"):
+    with pytest.raises(UnusableWeights, match="cannot be read as a safetensors file"):
         from_backbone(BACKBONE, tmp_path / "broken")
 
 
 @pytest.mark.parametrize("name", ["resnett18", "tiny"])
 def test_a_backbone_that_timm_does_not_have_is_refused(name: str) -> None:
-    with pytest.raises(UserError, match=f"'{name}' is no model of timm") as refused:
+    with pytest.raises(UnknownBackbone) as refused:
         model_settings(name)
     assert str(refused.value).endswith("; did you mean resnet18?") == (name == "resnett18")
 
@@ -108,8 +108,10 @@ def test_without_a_network_the_way_out_is_said(monkeypatch: pytest.MonkeyPatch, 
         raise OSError("no network")
 
     monkeypatch.setattr(timm, "create_model", offline)
-    with pytest.raises(UserError, match=r"Go online once.*--weights FILE.safetensors"):
+    with pytest.raises(PretrainedWeightsMissing) as refused:
         from_backbone(BACKBONE)
+    assert refused.value.backbone == BACKBONE
+    assert advice(refused.value) == ": --weights FILE.safetensors"
 
 
 class Answer(BaseHTTPRequestHandler):

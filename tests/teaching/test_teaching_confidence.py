@@ -16,41 +16,41 @@ WORDS = ("okapi", "yak", "emu")
 
 
 def made_up_trials(count: int, seed: int) -> Trials:
-    """Draw answers whose chance of being right follows a known rule, another one for each look."""
+    """Draw answers whose chance of being right follows a rule, another for each kind of features."""
     draw = np.random.default_rng(seed)
     similarity, lead = draw.uniform(0.4, 1, count), draw.uniform(0, 0.3, count)
-    second = draw.random(count) < 0.5
-    chance = 1 / (1 + np.exp(-np.where(second, -6 + 6 * similarity + 10 * lead, -1 + 12 * lead)))
+    specific = draw.random(count) < 0.5
+    chance = 1 / (1 + np.exp(-np.where(specific, -6 + 6 * similarity + 10 * lead, -1 + 12 * lead)))
     number = np.full(count, 3.0)
-    strange = np.stack([draw.uniform(0.1, 0.7, count), draw.uniform(0, 0.2, count), number], 1)
+    unknown = np.stack([draw.uniform(0.1, 0.7, count), draw.uniform(0, 0.2, count), number], 1)
     return Trials(
-        Decisions(torch.tensor(np.stack([similarity, lead, number], 1)).float(), torch.from_numpy(second)),
+        Decisions(torch.tensor(np.stack([similarity, lead, number], 1)).float(), torch.from_numpy(specific)),
         torch.from_numpy(draw.random(count) < chance),
         torch.ones(count),
-        Decisions(torch.tensor(strange).float(), torch.from_numpy(draw.random(count) < 0.5)),
+        Decisions(torch.tensor(unknown).float(), torch.from_numpy(draw.random(count) < 0.5)),
     )
 
 
 def test_confidence_is_the_share_of_right_answers() -> None:
     chosen = Confidence.fit(made_up_trials(4000, 0), "made up")
     fresh = made_up_trials(4000, 1)
-    sure = chosen.right.of(fresh.known)
+    sure = chosen.right.probability(fresh.known)
     for low in (0.0, 0.2, 0.4, 0.6, 0.8):
         among = (sure >= low) & (sure < low + 0.2)
         if among.sum() > 100:
             assert float(sure[among].mean()) == pytest.approx(
                 float(fresh.right[among].float().mean()), abs=0.06
             )
-    kept = (chosen.familiar.of(fresh.known) >= chosen.threshold).float().mean()
+    kept = (chosen.known.probability(fresh.known) >= chosen.threshold).float().mean()
     assert float(kept) == pytest.approx(0.9, abs=0.03)
-    assert (chosen.familiar.of(fresh.strange) >= chosen.threshold).float().mean() < 0.5
+    assert (chosen.known.probability(fresh.unknown) >= chosen.threshold).float().mean() < 0.5
 
 
 def test_too_few_images_choose_nothing() -> None:
     assert Confidence.fit(made_up_trials(10, 0), "made up") == Confidence()
     all_right = made_up_trials(200, 0)
     chosen = Confidence.fit(
-        Trials(all_right.known, torch.ones(200, dtype=torch.bool), all_right.weights, all_right.strange), "x"
+        Trials(all_right.known, torch.ones(200, dtype=torch.bool), all_right.weights, all_right.unknown), "x"
     )
     assert chosen.right == AS_SOFTMAX  # nothing tells right from wrong
     assert chosen.threshold > 0
@@ -58,9 +58,9 @@ def test_too_few_images_choose_nothing() -> None:
 
 def test_parts_weigh_the_same_whatever_their_number() -> None:
     many, few = made_up_trials(3000, 0), made_up_trials(300, 5)
-    wrong = Trials(few.known, torch.zeros(300, dtype=torch.bool), few.weights, few.strange)
+    wrong = Trials(few.known, torch.zeros(300, dtype=torch.bool), few.weights, few.unknown)
     both = Trials.concatenate([many, wrong])
-    chosen = Confidence.fit(both, "x").right.of(both.known)
+    chosen = Confidence.fit(both, "x").right.probability(both.known)
     share = float((both.weights * both.right).sum() / both.weights.sum())
     assert float((both.weights * chosen).sum() / both.weights.sum()) == pytest.approx(share, abs=0.02)
 
@@ -70,16 +70,16 @@ def test_left_out_photos_are_answered_as_by_a_store_that_never_saw_them(tmp_path
     photos = {word: drawings(word, 3) for word in WORDS}
     for word in WORDS:
         store.teach(word, photos[word])
-    trials = store.left_out_trials()
+    trials = store.leave_one_out()
     signals = {tuple(np.round(row[:2], 5)) for row in trials.known.signals.numpy()}
-    strange = {tuple(np.round(row[:2], 5)) for row in trials.strange.signals.numpy()}
+    unknown = {tuple(np.round(row[:2], 5)) for row in trials.unknown.signals.numpy()}
     for number, (word, index) in enumerate((word, index) for word in WORDS for index in range(3)):
         less = make_store(tmp_path / f"{number}", base=(), sr_width=None)
         for other in WORDS:
             less.teach(other, [photo for i, photo in enumerate(photos[other]) if (other, i) != (word, index)])
         assert _nearby(less.predict([photos[word][index]], 2)[0], signals)
         less.forget(word)
-        assert _nearby(less.predict([photos[word][index]], 2)[0], strange)
+        assert _nearby(less.predict([photos[word][index]], 2)[0], unknown)
 
 
 def _nearby(prediction, signals: set) -> bool:
@@ -87,24 +87,26 @@ def _nearby(prediction, signals: set) -> bool:
     return any(abs(best - a) < 2e-5 and abs(best - runner_up - b) < 2e-5 for a, b in signals)
 
 
-def test_images_of_unknown_names_are_the_strange_ones(tmp_path: Path) -> None:
+def test_images_of_no_known_class_are_the_unknown_ones(tmp_path: Path) -> None:
     store = make_store(tmp_path / "store")
     store.teach("yak", drawings("yak", 3))
     shown = drawings("yak", 6)[3:] + drawings("sample of ant", 2) + drawings("yeti", 4)
-    features = store.network.embed(store.network.preparation.pictures(shown))
-    mixed = trials_of(store.snapshot(), features, ["yak"] * 3 + ["ant"] * 2 + ["yeti"] * 4)
-    assert (len(mixed.known), len(mixed.strange)) == (5, 4)
+    features = store.network.embed(store.read(shown).pictures)
+    snapshot = store.snapshot()
+    labels = torch.tensor([snapshot.names.index("yak")] * 3 + [snapshot.names.index("ant")] * 2 + [-1] * 4)
+    mixed = trials_of(snapshot.classifier, features, labels)
+    assert (len(mixed.known), len(mixed.unknown)) == (5, 4)
     only_known = {key: value[:5] for key, value in features.items()}
-    pretended = trials_of(store.snapshot(), only_known, ["yak"] * 3 + ["ant"] * 2)
-    assert (len(pretended.known), len(pretended.strange)) == (5, 5)
+    pretended = trials_of(snapshot.classifier, only_known, labels[:5])
+    assert (len(pretended.known), len(pretended.unknown)) == (5, 5)
     assert torch.equal(pretended.right, mixed.right)
 
 
-def test_a_look_without_trials_keeps_its_rule() -> None:
+def test_features_without_trials_keep_their_model() -> None:
     trials = made_up_trials(500, 0)
-    first = ~trials.known.second_look
-    only_first = Decisions(trials.known.signals[first], trials.known.second_look[first])
-    rule = Logistic(first=(1.0, 2.0, 3.0, 4.0), second=(5.0, 6.0, 7.0, 8.0))
-    fitted = Logistic.fit(only_first, trials.right[first], trials.weights[first], rule)
-    assert fitted.second == rule.second
-    assert fitted.first != rule.first
+    chosen = ~trials.known.specific
+    only = Decisions(trials.known.signals[chosen], trials.known.specific[chosen])
+    default = Logistic(transferable=(1.0, 2.0, 3.0, 4.0), specific=(5.0, 6.0, 7.0, 8.0))
+    fitted = Logistic.fit(only, trials.right[chosen], trials.weights[chosen], default)
+    assert fitted.specific == default.specific
+    assert fitted.transferable != default.transferable

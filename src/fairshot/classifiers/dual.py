@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import NamedTuple, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -29,7 +29,7 @@ from fairshot.classifiers.calibration import degrees, recognise
 from fairshot.classifiers.combination import Decision, Rule, combine, joined
 from fairshot.classifiers.gate import Bias, TransferableClassifier
 from fairshot.classifiers.prototype_classifier import Prototypes, ResistingPrototypes
-from fairshot.classifiers.similarity import directions, similarity, similarity_to
+from fairshot.classifiers.similarity import prototype_directions, similarity, similarity_to
 from fairshot.classifiers.whitening import ClassSpread, Spread
 from fairshot.errors import UserError
 from fairshot.settings import Settings, Share
@@ -105,6 +105,14 @@ class MixtureSettings(DecisionSettings):
         description="Samples the prior covariance is worth; null: scikit-learn's prior, with which "
         "components of hundreds of features collapse into one unless they lie far apart.",
     )
+
+
+class Scores(NamedTuple):
+    """Scores (N, C) of all classes by each kind of features."""
+
+    transferable: Tensor
+    specific: Tensor
+    pre: Tensor | None = None  # of the joined features, for the rule of that name
 
 
 @dataclass(frozen=True)
@@ -202,14 +210,46 @@ class DualClassifier:
         With `novel_only` base classes may not be answered: a diagnosis, which tells bad features from a
         biased decision.
         """
-        transferable = self.transferable_scores(features["g"])
-        specific = self.specific_scores(features["g_tilde"])
-        pre = self._pre_scores(features) if self.settings.decision == "pre" else None
+        scores = self.scores(features)
         if novel_only:
-            for scores in (transferable, specific, pre):
-                if scores is not None:
-                    scores[:, : self.base_classes] = -torch.inf
-        return self.combine(transferable, specific, pre)
+            for each in scores:
+                if each is not None:
+                    each[:, : self.base_classes] = -torch.inf
+        return self.combine(*scores)
+
+    def scores(self, features: Features) -> Scores:
+        """Return the scores of all kinds of features by which the rule decides."""
+        rule, transferable = self.settings.decision, self.transferable_scores(features["g"])
+        if rule == "transferable_only":  # the rule does not ask for the others
+            return Scores(transferable, transferable)
+        pre = self._pre_scores(features) if rule == "pre" else None
+        return Scores(transferable, self.specific_scores(features["g_tilde"]), pre)
+
+    def left_out_scores(self, shots: Features, labels: Tensor) -> Scores:
+        """Return the scores of shots of novel classes, each compared with its class made without that shot.
+
+        Classes must have been made of at least two shots.
+        """
+        scores = self.scores(shots)
+        used, rows = torch.unique(labels, return_inverse=True)
+        g, g_tilde = shots["g"].double(), shots["g_tilde"].double()
+        own = torch.arange(len(labels), device=labels.device), labels
+
+        def left_out(means: Tensor, values: Tensor) -> Tensor:
+            plain = TransferableClassifier.plain(means[used], self.counts[used])
+            return plain.left_out(plain.project(values), rows).float()
+
+        if self.gate is None:
+            scores.transferable[own] = left_out(self.h.means, g)
+        else:
+            bare = torch.zeros_like(scores.transferable)
+            bare[own] = self.gate.left_out(self.gate.project(g), labels).float()
+            scores.transferable[own] = self._with_bias(bare)[own]
+        if scores.specific is not scores.transferable:
+            scores.specific[own] = left_out(self.h_tilde.means, g_tilde)
+        if scores.pre is not None:
+            scores.pre[own] = left_out(joined(self.h.means, self.h_tilde.means), joined(g, g_tilde))
+        return scores
 
     def combine(self, transferable: Tensor, specific: Tensor, pre: Tensor | None = None) -> Decision:
         """Decide by scores (N, C) of both kinds of features."""
@@ -218,13 +258,24 @@ class DualClassifier:
     def transferable_scores(self, g: Tensor) -> Tensor:
         """Return the scores of g by h (N, C), with the bias of the gate if there is one."""
         if self.gate is None:
-            return similarity_to(g, self._directions)
-        gate, settings = self._calibrated_gate, self.settings
-        return gate.with_bias(gate.scores(g), settings.gate, settings.gate_strength)
+            return similarity_to(g, self._directions, self.classes)
+        return self._with_bias(self._calibrated_gate.scores(g))
+
+    def _with_bias(self, scores: Tensor) -> Tensor:
+        factor, constant = self._bias
+        base, novel = scores[:, : self.base_classes], scores[:, self.base_classes :]
+        return torch.cat([base, novel + constant if factor is None else novel * factor], dim=1)
+
+    @cached_property
+    def _bias(self) -> tuple[Tensor | None, Tensor]:
+        """The bias of the gate, which depends on the classes alone."""
+        assert self.gate is not None
+        strength = self.counts.new_tensor(self.settings.gate_strength, dtype=torch.float32)
+        return self.gate.bias_terms(self.settings.gate, strength)
 
     def specific_scores(self, g_tilde: Tensor) -> Tensor:
         """Return the scores of g~ by h~ (N, C), base classes resisting if the settings say so."""
-        return similarity_to(g_tilde, self._directions_tilde)
+        return similarity_to(g_tilde, self._directions_tilde, self.classes)
 
     def _pre_scores(self, features: Features) -> Tensor:
         both = joined(features["g"], features["g_tilde"])
@@ -237,7 +288,7 @@ class DualClassifier:
             return self.h.means
         return bounded_calibration.prototypes(self.memory, self.bounds)
 
-    @cached_property
+    @property
     def resisting_prototypes(self) -> Tensor:
         """P~ of h~ with the base classes moved for inference (C, V, d~); what is stored stays."""
         settings = self.settings
@@ -245,11 +296,11 @@ class DualClassifier:
 
     @cached_property
     def _directions(self) -> Tensor:
-        return directions(self.prototypes)
+        return prototype_directions(self.prototypes)
 
     @cached_property
     def _directions_tilde(self) -> Tensor:
-        return directions(self.resisting_prototypes)
+        return prototype_directions(self.resisting_prototypes)
 
     @cached_property
     def _calibrated_gate(self) -> TransferableClassifier:

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import torch
 
 from fairshot.classifiers.calibration import calibrate_labelled, moved
 from fairshot.classifiers.prototypes import class_sums, prototypes
-from fairshot.classifiers.similarity import similarity
+from fairshot.classifiers.similarity import padded, similarity
 from fairshot.classifiers.whitening import ClassMetrics, Spread, Whitening
 
 Bias = Literal["plain", "constant", "unbiased", "left_out"]
@@ -120,17 +121,21 @@ class TransferableClassifier:
 
     def _products(self, images: Projected, classes: range) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Products x x, x p (N, K, V), p p (1, K, V) of images and prototypes, under each class's metric."""
-        values, P = images.values, self.prototypes[classes.start : classes.stop].to(images.values)
+        values, chosen, count = images.values, slice(classes.start, classes.stop), len(classes)
+        P, turned = (padded(each[chosen]).to(values) for each in (self.prototypes, self._turned))
         if self.metrics is None:
-            turned, squares = P, values.square().sum(-1)[:, None].expand(-1, len(P), -1)
+            squares = values.square().sum(-1)[:, None].expand(-1, count, -1)
         else:
             assert images.squares is not None  # projected by a classifier with metrics
-            metrics = self.metrics.to(values)
-            turned = metrics.turned(P, classes)
-            squares = torch.einsum(
-                "nbv,kb->nkv", images.squares, metrics.shares[classes.start : classes.stop]
-            )
-        return squares, torch.einsum("nvd,kvd->nkv", values, turned), (P * turned).sum(-1)[None]
+            shares = padded(self.metrics.shares[chosen]).to(values)
+            squares = torch.einsum("nbv,kb->nkv", images.squares, shares)[:, :count]
+        xp = torch.einsum("nvd,kvd->nkv", values, turned)[:, :count]
+        return squares, xp, (P * turned).sum(-1)[None, :count]
+
+    @cached_property
+    def _turned(self) -> torch.Tensor:
+        """Prototypes multiplied by the metrics of their classes (C, V, d)."""
+        return self.prototypes if self.metrics is None else self.metrics.turned(self.prototypes)
 
     def extended(self, shots: Projected, labels: torch.Tensor, classes: range) -> TransferableClassifier:
         """Learn new classes, the next in line, from shots; shots of known classes refine their prototypes."""
@@ -203,16 +208,22 @@ class TransferableClassifier:
 
     def novel_with_bias(self, novel: torch.Tensor, bias: Bias, strength: torch.Tensor) -> torch.Tensor:
         """Add the bias to scores of novel classes (N, K); strengths (S, 1, 1) give (S, N, K)."""
+        factor, constant = self.bias_terms(bias, strength)
+        return novel + constant if factor is None else novel * factor
+
+    def bias_terms(self, bias: Bias, strength: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor]:
+        """Return by what scores of novel classes are multiplied, if at all, or else what is added to them."""
+        nothing = torch.zeros_like(strength)
         match bias:
             case "plain":
-                return novel + torch.zeros_like(strength)
+                return None, nothing
             case "constant":
-                return novel + strength
+                return None, strength
             case "unbiased":
                 shots = self.counts[self.base_classes :]
-                return unbias(novel, shots, noise_ratio(self.noise, shots), strength)
+                return unbiasing(shots, noise_ratio(self.noise, shots), strength), nothing
             case "left_out":
-                return novel + recognising(self.margins, strength)
+                return None, recognising(self.margins, strength)
 
 
 def cosine(xx: torch.Tensor, xy: torch.Tensor, yy: torch.Tensor) -> torch.Tensor:
@@ -241,19 +252,16 @@ def noise_ratio(noise: torch.Tensor, shots: torch.Tensor) -> torch.Tensor:
     return torch.where(signal > 0, variance.sum() / signal, 0.0).to(noise.dtype)
 
 
-def unbias(
-    novel: torch.Tensor,
-    shots: torch.Tensor,
-    ratio: torch.Tensor | float,
-    strength: torch.Tensor | float = 1.0,
+def unbiasing(
+    shots: torch.Tensor, ratio: torch.Tensor | float, strength: torch.Tensor | float = 1.0
 ) -> torch.Tensor:
-    """Give the similarities (N, K) of novel classes back what the noise of few shots took from them.
+    """Return the factors (K,) that give similarities of novel classes back what few shots took from them.
 
     The mean of k samples is longer than the true mean, by the variance within the class over k; its cosine
     with any image is smaller by sqrt(1 + ratio / k). `shots` (K,) are the k of the classes. With strength 1
     they answer as if their means were known, as those of base classes nearly are.
     """
-    return novel * (1 + ratio / shots.to(novel)).pow(strength / 2)
+    return (1 + ratio / shots.to(torch.float32)).pow(strength / 2)
 
 
 def recognising(margins: torch.Tensor, share: torch.Tensor) -> torch.Tensor:

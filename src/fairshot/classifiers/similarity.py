@@ -5,13 +5,15 @@ from __future__ import annotations
 import torch
 from torch.nn.functional import normalize
 
+COLUMNS = 64  # a multiple of the block of columns of every CPU's and GPU's product
+
 
 def similarity(features: torch.Tensor, prototypes: torch.Tensor) -> torch.Tensor:
     """S(., .) of eq. 2: cosine of corresponding views, averaged over the views.
 
     Features (N, V, d) and prototypes (C, V, d) give (N, C). A zero vector is similar to nothing: 0.
     """
-    return similarity_to(features, directions(prototypes))
+    return similarity_to(features, prototype_directions(prototypes), len(prototypes))
 
 
 def directions(vectors: torch.Tensor) -> torch.Tensor:
@@ -19,9 +21,23 @@ def directions(vectors: torch.Tensor) -> torch.Tensor:
     return normalize(vectors, dim=-1).flatten(1)
 
 
-def similarity_to(features: torch.Tensor, prototype_directions: torch.Tensor) -> torch.Tensor:
-    """`similarity` to prototypes whose `directions` (C, V * d) are kept: one matrix product."""
-    return directions(features) @ prototype_directions.T / features.shape[1]
+def prototype_directions(prototypes: torch.Tensor) -> torch.Tensor:
+    """`directions` of prototypes (C, V, d), to be kept for `similarity_to`."""
+    return padded(directions(prototypes))
+
+
+def similarity_to(features: torch.Tensor, kept: torch.Tensor, classes: int) -> torch.Tensor:
+    """`similarity` to as many classes whose `prototype_directions` are kept: one matrix product."""
+    return (directions(features) @ kept.T)[:, :classes] / features.shape[1]
+
+
+def padded(rows: torch.Tensor) -> torch.Tensor:
+    """Append rows of zeros up to a multiple of `COLUMNS`.
+
+    A matrix product computes the last columns otherwise than the rest, if they do not fill a block: without
+    these rows, the last bit of a score would depend on where its class stands among the others.
+    """
+    return torch.cat([rows, rows.new_zeros(-len(rows) % COLUMNS, *rows.shape[1:])])
 
 
 def view_similarity(features: torch.Tensor, prototypes: torch.Tensor) -> torch.Tensor:

@@ -123,19 +123,19 @@ class ClassMetrics:
         shares = (SHARPNESS * similarity(fresh.double(), base.double())).softmax(1).to(self.shares)
         return replace(self, shares=torch.cat([self.shares, shares]))
 
-    def to(self, values: torch.Tensor) -> ClassMetrics:
-        """Return the metrics in the precision of some values."""
-        return ClassMetrics(self.base.to(values), self.shares.to(values))
-
     def squares(self, values: torch.Tensor) -> torch.Tensor:
         """Squared lengths of values (N, V, d) under the metric of each base class, (N, B, V)."""
         turned = (torch.einsum("nvd,vde->nve", values, one.to(values)) for one in self.base)
         return torch.stack([(each * values).sum(-1) for each in turned], dim=1)
 
-    def turned(self, prototypes: torch.Tensor, classes: range) -> torch.Tensor:
-        """Multiply the prototypes (K, V, d) of classes that follow each other by the metrics of these."""
-        own = self.base[classes.start : classes.stop]  # base classes among them need not borrow
-        known, shares = len(own), self.shares[classes.start : classes.stop]
-        by_base = prototypes[known:].transpose(0, 1) @ self.base  # (B, V, K, d)
-        borrowed = (shares[known:].T[:, None, :, None] * by_base).sum(0).transpose(0, 1)
-        return torch.cat([torch.einsum("bvde,bve->bvd", own, prototypes[:known]), borrowed])
+    def turned(self, prototypes: torch.Tensor) -> torch.Tensor:
+        """Multiply the prototypes (C, V, d) of all classes by their metrics, in float64.
+
+        There the order of the classes does not show.
+        """
+        P, shares = prototypes.double(), self.shares.double()
+        found = torch.zeros_like(P)
+        for metric, share in zip(self.base, shares.T, strict=True):
+            some = share.nonzero()[:, 0]  # base classes keep to their own metric
+            found[some] += share[some, None, None] * torch.einsum("kvd,vde->kve", P[some], metric.double())
+        return found

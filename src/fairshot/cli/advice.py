@@ -11,6 +11,8 @@ from fairshot import errors, progress
 from fairshot.benchmarks.dataset import Dataset, MissingData, WrongData
 from fairshot.benchmarks.image_folder import TooFewImages
 from fairshot.errors import first_of
+from fairshot.server.errors import AddressUnavailable
+from fairshot.teaching import errors as store_errors
 
 OPTIONS: dict[type, str] = {
     errors.BadOverride: "; an example is --set training.epochs=10",
@@ -25,6 +27,14 @@ OPTIONS: dict[type, str] = {
     errors.PicturesNotFound: "; say where they are with --data",
     errors.PseudoNovelUnfit: "; change --novel",
     errors.HeldOutUnfit: "; give a smaller --held-out",
+    AddressUnavailable: "; give another --port or --host",
+    store_errors.RunWithoutWeights: ": --fresh",
+    store_errors.UnknownBackbone: "; give --backbone another name",
+    store_errors.PretrainedWeightsMissing: ": --weights FILE.safetensors",
+    store_errors.UnusableWeights: "; give another file with --weights, or none",
+    store_errors.NoBaseFolder: "; give another folder with --base",
+    store_errors.TooFewHeldOut: "; give more images, or leave --choose-threshold out",
+    store_errors.UnsupportedRun: "; train one with: fairshot run doodles/sss",
 }
 NAMED = 5  # runs that advice names
 SMALL_SIZE, SMALL_RESIZE = 32, 36  # pixels of images that a CPU can learn from in minutes
@@ -113,3 +123,26 @@ def _(problem: WrongData) -> str:
     if problem.dataset.source is None:
         return ""
     return f"; to download it anew, remove the folder and run `fairshot data get {problem.dataset.name}`"
+
+
+@advice.register
+def _(problem: store_errors.NotAStore) -> str:
+    return f": fairshot new {problem.folder} --from RUN, or --backbone NAME"
+
+
+@advice.register
+def _(problem: store_errors.UnknownClass) -> str:
+    return f"; all are listed by: fairshot classes {problem.folder}"
+
+
+@advice.register
+def _(problem: store_errors.ClassExists) -> str:
+    return f": fairshot merge STORE {problem.name!r} {problem.new_name!r}"
+
+
+@advice.register
+def _(problem: store_errors.RunImagesMissing) -> str:
+    return (
+        f"{advice(problem.problem)}\nWith --without-images the store is made without them: it has no "
+        "examples of its base classes, and learns what is unknown from the photos it is taught alone"
+    )

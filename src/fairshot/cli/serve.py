@@ -20,12 +20,12 @@ def serve_command(
     host: Annotated[
         str, typer.Option(help="Address; any but this machine's own needs a token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes any that is free.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any that is free.")] = 8000,
 ) -> None:
     """Serve a store: a web page, and a REST API described at /docs.
 
     On an address other machines can reach, clients need a token: the environment variable FAIRSHOT_TOKEN, or
-    one made up and printed here.
+    a random one that is printed here.
     """
     try:
         from fairshot.server.serving import choose_token, listen, serve
@@ -45,6 +45,6 @@ def serve_command(
         print(f"page {address}/  API {address}/docs", flush=True)
         if token is not None and given is None:
             print(f"token {token}", flush=True)
-        with suppress(KeyboardInterrupt):  # Ctrl-C is how a server is stopped: nothing was cut short
+        with suppress(KeyboardInterrupt):  # Ctrl-C is how a server is stopped
             serve(opened, listener, token)
     CONSOLE.print("stopped")

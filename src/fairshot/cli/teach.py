@@ -14,16 +14,11 @@ import typer
 from rich.table import Table
 
 from fairshot.cli.console import CONSOLE, MESSAGES, ConsoleReporter, print_message
-from fairshot.cli.photos import read_photos
+from fairshot.cli.photos import image_files, print_skipped
 from fairshot.errors import UserError, first_of
-from fairshot.teaching.doodle_files import write_doodles
-from fairshot.teaching.names import checked_name
 
 if TYPE_CHECKING:
-    from fairshot.teaching import Store
-    from fairshot.teaching.creation import StoreSpec
-    from fairshot.teaching.evaluating import LabelledFeatures
-    from fairshot.teaching.teach_report import TeachReport
+    from fairshot.teaching import Store, StoreSpec
 
 MOST_NAMED = 10  # classes that a line names
 
@@ -33,11 +28,14 @@ Photos = Annotated[
     list[Path], typer.Argument(metavar="PHOTOS", help="Image files, or folders of image files.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
 NewStore = Annotated[Path, typer.Argument(metavar="STORE", help="The folder to make.")]
 FromRun = Annotated[
-    Path | None, typer.Option("--from", metavar="RUN", help="A finished run of SSS, or of NCM.")
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="RUN",
+        help="A finished run of SSS, or of a method that answers by nearest class means.",
+    ),
 ]
 Backbone = Annotated[
     str | None, typer.Option(help="A backbone of timm with pretrained weights, for example resnet18.")
@@ -89,43 +87,49 @@ def new_command(
     sessions: Sessions = None,
 ) -> None:
     """Make a store, on a trained run or on a backbone."""
-    reporter = ConsoleReporter("new store")
     if (run is None) == (backbone is None):
         raise UserError("give either --from RUN or --backbone NAME")
-    if run is not None and (weights or base):
-        raise UserError(f"{'--weights' if weights else '--base'} goes with --backbone, and --from was given")
-    only_from = {"--data": data, "--without-images": without_images, "--sessions": sessions is not None}
-    wrong = next((option for option, given in only_from.items() if given), None)
-    if backbone is not None and wrong:
-        raise UserError(f"{wrong} goes with --from, and --backbone was given")
+    with_run = {"--data": data, "--without-images": without_images, "--sessions": sessions is not None}
+    with_backbone = {"--weights": weights, "--base": base}
+    wrong = next((option for option, given in (with_backbone if run else with_run).items() if given), None)
+    if wrong:
+        needed, other = ("--backbone", "--from") if run else ("--from", "--backbone")
+        raise UserError(f"{wrong} goes with {needed}, and {other} was given")
     if without_images and (data or sessions):
         raise UserError(f"give either {'--data' if data else '--sessions'} or --without-images")
-    from fairshot.recipes import DEFAULT_METHOD
-    from fairshot.teaching import check_free, create_store, from_backbone, from_run
+    from fairshot.teaching import Store, check_free, from_backbone, from_run
 
     check_free(store)
+    reporter = ConsoleReporter("new store")
     if run is not None:
-        founding = from_run(run, data, reporter, without_images, sessions)
+        spec = from_run(run, data, reporter, without_images, sessions)
     else:
         assert backbone is not None
-        founding = from_backbone(backbone, weights, base, epochs, reporter)
-    with create_store(store, founding, reporter) as made:
+        spec = from_backbone(backbone, weights, base, epochs, reporter)
+    with Store.create(store, spec, reporter) as made:
         count = len(made.classes())
         _say(f"{store}: a store of {count} classes" if count else f"{store}: a store without classes yet")
-        method = founding.origin.get("method", DEFAULT_METHOD)
-        if method != DEFAULT_METHOD:
-            _say(f"the run is of {method}: the store answers by nearest class means, not by SSS")
-        _tell_sessions(founding, store, without_images)
+        _say_method(spec)
+        _say_sessions(spec, store, without_images)
         _say(f"confidence and unknown: {made.snapshot().confidence.source}")
 
 
-def _tell_sessions(founding: StoreSpec, store: Path, without_images: bool) -> None:
+def _say_method(spec: StoreSpec) -> None:
+    """Say how a store answers that was made from a run of another method than SSS."""
+    from fairshot.recipes import DEFAULT_METHOD
+
+    method = spec.origin.get("method", DEFAULT_METHOD)
+    if method != DEFAULT_METHOD:
+        _say(f"the run is of {method}: the store answers by nearest class means, not by SSS")
+
+
+def _say_sessions(spec: StoreSpec, store: Path, without_images: bool) -> None:
     """Say which classes of the run were taught too, or are missing and how to add them."""
-    if founding.lessons:
-        _say(f"taught from the shots of the run's sessions: {first_of(list(founding.lessons), MOST_NAMED)}")
-    if founding.left_out:
+    if spec.taught:
+        _say(f"taught from the shots of the run's sessions: {first_of(list(spec.taught), MOST_NAMED)}")
+    if spec.left_out:
         again = "" if without_images else ", or make the store with --sessions"
-        names = first_of(founding.left_out, MOST_NAMED)
+        names = first_of(spec.left_out, MOST_NAMED)
         _say(f"left out, because the run learnt them in its sessions: {names}")
         _say(f"to add one: fairshot teach {store} NAME PHOTOS{again}")
 
@@ -141,10 +145,11 @@ def teach_command(
 ) -> None:
     """Teach a class from a few photos, or more photos of a class it knows; tell what that did."""
     with _open(store) as opened:
-        checked_name(name)
-        _, pictures = read_photos(opened, photos)
-        embedded = opened.network.embed_photos(pictures)
-        _tell(opened.teach_embedded(name, embedded, dry_run, warn_share))
+        report = opened.teach(name, image_files(photos), dry_run, warn_share)
+    print_skipped(report.skipped)
+    _say(("would be taught: " if dry_run else "") + report.sentence())
+    for warning in report.warnings:
+        MESSAGES.print(f"warning: {warning}", style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
 def predict_command(
@@ -155,19 +160,17 @@ def predict_command(
 ) -> None:
     """Say what images show."""
     with _open(store) as opened:
-        files, pictures = read_photos(opened, images)
-        predictions = opened.answer(opened.network.embed_together(pictures), top)
+        read = opened.read(image_files(images))
+        predictions = opened.predict(read.pictures, top)
+    print_skipped(read.unreadable)
+    answers = list(zip(map(str, read.photos), predictions, strict=True))
     if as_json:
-        answers = zip(files, predictions, strict=True)
-        _print_json(
-            [{"image": str(file), **asdict(each), "sentence": each.sentence()} for file, each in answers]
-        )
+        _print_json([{"image": file, **asdict(each), "sentence": each.sentence()} for file, each in answers])
         return
-    sentences = [prediction.sentence() for prediction in predictions]
-    longest, widest = max(len(str(file)) for file in files), max(map(len, sentences))
-    for file, sentence, prediction in zip(files, sentences, predictions, strict=True):
-        similar = "  ".join(f"{each.name} {each.similarity:.3f}" for each in prediction.top)
-        _say(f"{file!s:{longest}}  {sentence:{widest}}  similar: {similar}")
+    longest, widest = max(len(file) for file, _ in answers), max(len(each.sentence()) for _, each in answers)
+    for file, each in answers:
+        similar = "  ".join(f"{candidate.name} {candidate.similarity:.3f}" for candidate in each.top)
+        _say(f"{file:{longest}}  {each.sentence():{widest}}  similar: {similar}")
 
 
 def forget_command(store: StoreFolder, name: Name) -> None:
@@ -235,15 +238,18 @@ def classes_command(store: StoreFolder, as_json: AsJson = False) -> None:
 def adapt_command(store: StoreFolder, images: Photos) -> None:
     """Move classes a little towards unlabelled images that surely show them (Calibration)."""
     with _open(store) as opened:
-        _, pictures = read_photos(opened, images)
-        _say(opened.adapt_embedded(opened.network.embed_photos(pictures)).sentence())
+        adaptation = opened.adapt(image_files(images))
+    print_skipped(adaptation.skipped)
+    _say(adaptation.sentence())
 
 
 def evaluate_command(
     store: StoreFolder,
     folder: Annotated[
         Path,
-        typer.Argument(metavar="FOLDER", help="One sub-folder a class; those of other names are unknown."),
+        typer.Argument(
+            metavar="FOLDER", help="One sub-folder per class; what lies in those of other names is unknown."
+        ),
     ],
     reject: Annotated[
         float, typer.Option(help="Share of the images, least sure of, to leave out.", min=0, max=0.99)
@@ -261,37 +267,21 @@ def evaluate_command(
     as_json: AsJson = False,
 ) -> None:
     """Measure accuracy, balance, confidence and the finding of unknown things on a folder of images."""
-    from fairshot.teaching import evaluate, read_folder
+    from fairshot.teaching import choose_confidence, evaluate, read_folder
 
     with _open(store) as opened:
         labelled = read_folder(opened, folder, ConsoleReporter("evaluate"))
         if choose_threshold:
-            labelled = _choose_confidence(opened, labelled, folder, keep)
+            labelled = choose_confidence(opened, labelled, str(folder), keep)
+            print_message(
+                "confidence and threshold are chosen on every second image; the figures are of the others"
+            )
         measured = evaluate(opened, labelled, reject)
     if as_json:
         _print_json({**asdict(measured), "balance": measured.balance})
         return
     for label, value in measured.rows():
         _say(f"{label:44} {value}")
-
-
-def _choose_confidence(
-    store: Store, held_out: LabelledFeatures, folder: Path, keep: float
-) -> LabelledFeatures:
-    """Choose confidence and threshold on one half of the images, and return the other to measure them on."""
-    from fairshot.teaching.confidence import ENOUGH, Confidence
-    from fairshot.teaching.held_out import trials_of
-
-    choosing, measuring = held_out.halves()
-    trials = trials_of(store.snapshot(), choosing.features, choosing.names)
-    if len(trials.known) < ENOUGH:
-        raise UserError(
-            f"--choose-threshold: half of {folder} holds {len(trials.known)} images of classes that the "
-            f"store knows; at least {ENOUGH} are needed, and as many to measure on"
-        )
-    store.set_confidence(Confidence.fit(trials, f"{len(trials.known)} images of {folder}", keep=keep))
-    print_message("confidence and threshold are chosen on every second image; the figures are of the others")
-    return measuring
 
 
 def export_command(
@@ -330,12 +320,14 @@ def import_command(
 
 def doodles_command(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder to write to.")],
-    photos: Annotated[int, typer.Option(help="Drawings a class to teach with.", min=1, max=75)] = 5,
+    photos: Annotated[int, typer.Option(help="Drawings per class to teach with.", min=1, max=75)] = 5,
 ) -> None:
     """Write drawings of the embedded benchmark as image files, to try a store with.
 
     FOLDER/teach holds classes that doodle runs are not trained on, FOLDER/test other drawings of all classes.
     """
+    from fairshot.teaching.doodle_files import write_doodles
+
     count = write_doodles(folder, photos)
     _say(f"{count} drawings in {folder}/teach and {folder}/test")
 
@@ -344,12 +336,6 @@ def _open(folder: Path) -> Store:
     from fairshot.teaching import Store
 
     return Store(folder)
-
-
-def _tell(lesson: TeachReport) -> None:
-    _say(("would be taught: " if lesson.dry_run else "") + lesson.sentence())
-    for warning in lesson.warnings:
-        MESSAGES.print(f"warning: {warning}", style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
 def _say(text: str) -> None:

@@ -3,184 +3,82 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Coroutine
-from dataclasses import asdict
 from importlib import metadata
 from typing import Annotated, Any
 
-from fastapi import APIRouter, File, Form, Query, Request, Response, UploadFile
-from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, File, Form, Query, Response, UploadFile
 
-from fairshot.server.limits import Limits, Refused
+from fairshot.server.errors import Refused
+from fairshot.server.schemas import (
+    BalanceResponse,
+    ClassRequest,
+    ClassResponse,
+    ErrorResponse,
+    EventResponse,
+    HealthResponse,
+    MergeRequest,
+    PredictionResponse,
+    RenameRequest,
+    TeachResponse,
+    data_url,
+)
 from fairshot.server.service import MOST_CANDIDATES, Service, Upload
 from fairshot.teaching.balance import balance
-from fairshot.teaching.event_log import Event
-from fairshot.teaching.store import Prediction
-from fairshot.teaching.teach_report import TeachReport
 
 MOST_EVENTS = 1000
-
-
-class Shown(BaseModel):
-    """A part of a response, made from an object with the same attributes."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-
-class Problem(Shown):
-    """Why a request was not served."""
-
-    detail: str
-
-
-class CandidateResponse(Shown):
-    """A class and the similarity of an image to it."""
-
-    name: str
-    similarity: float
-
-
-class PredictionResponse(Shown):
-    """The answer for one image; `answer` is null when it is unknown."""
-
-    answer: str | None
-    confidence: float = Field(description="Probability that the best candidate is right, if any is.")
-    p_known: float = Field(description="Probability that the image shows a known class.")
-    top: list[CandidateResponse]
-    sentence: str
-
-    @classmethod
-    def of(cls, prediction: Prediction) -> PredictionResponse:
-        """Show a prediction."""
-        return cls.model_validate(asdict(prediction) | {"sentence": prediction.sentence()})
-
-
-class ClassResponse(Shown):
-    """A class."""
-
-    name: str
-    base: bool = Field(description="Trained, not taught.")
-    photos: int = Field(description="Photos taught.")
-    trained_on: int
-    calibrated: bool
-
-
-class ReassignedResponse(Shown):
-    """Images that another class answered for before."""
-
-    name: str
-    count: int
-    of: int
-
-
-class TeachResponse(Shown):
-    """What a lesson did, or would do."""
-
-    name: str
-    photos: int
-    known: int
-    created: bool
-    dry_run: bool
-    closest: list[CandidateResponse]
-    taken: list[ReassignedResponse]
-    stored: int
-    changed: int
-    sentence: str
-    warnings: list[str]
-
-    @classmethod
-    def of(cls, lesson: TeachReport) -> TeachResponse:
-        """Show a lesson."""
-        closest = [CandidateResponse(name=name, similarity=value) for name, value in lesson.closest]
-        shown = asdict(lesson) | {"closest": closest, "sentence": lesson.sentence()}
-        return cls.model_validate(shown | {"warnings": lesson.warnings})
-
-
-class EventResponse(Shown):
-    """Something that was done to the store."""
-
-    id: int
-    at: str
-    kind: str
-    undone: bool
-    sentence: str
-
-    @classmethod
-    def of(cls, event: Event) -> EventResponse:
-        """Show an event."""
-        return cls.model_validate(asdict(event) | {"sentence": event.sentence()})
-
-
-class BalanceResponse(Shown):
-    """Stored images answered right: samples of base classes, and taught photos each left out once."""
-
-    base_images: int
-    base_right: int
-    taught_images: int
-    taught_right: int
-
-
-class Health(Shown):
-    """That the server is there."""
-
-    status: str = "ok"
-    version: str
-
-
-class Named(BaseModel):
-    """A class."""
-
-    model_config = ConfigDict(extra="forbid")
-    name: str
-
-
-class Renamed(Named):
-    """A class and its new name."""
-
-    new_name: str
-
-
-class Merged(Named):
-    """A class and the one that takes it in."""
-
-    into: str
-
-
-PROBLEMS: dict[int | str, dict[str, Any]] = {
-    400: {"model": Problem, "description": "The request cannot be read."},
-    401: {"model": Problem, "description": "A token is needed."},
-    403: {"model": Problem, "description": "The request comes from another web site."},
-    408: {"model": Problem, "description": "The request took too long to arrive."},
-    413: {"model": Problem, "description": "Too large, or too many files."},
-    421: {"model": Problem, "description": "The request was meant for another server."},
-    422: {"model": Problem, "description": "What was given cannot be used."},
-    503: {"model": Problem, "description": "Too many images are waiting."},
+MOST_THUMBNAILS = 20
+ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": ErrorResponse, "description": "The request cannot be read."},
+    401: {"model": ErrorResponse, "description": "A token is needed."},
+    403: {"model": ErrorResponse, "description": "The request comes from another web site."},
+    408: {"model": ErrorResponse, "description": "The request took too long to arrive."},
+    413: {"model": ErrorResponse, "description": "Too large, or too many files."},
+    421: {"model": ErrorResponse, "description": "The request was meant for another server."},
+    422: {"model": ErrorResponse, "description": "What was given cannot be used."},
+    503: {"model": ErrorResponse, "description": "Too many images are waiting."},
 }
 Files = Annotated[list[UploadFile], File(description="Image files: JPEG, PNG, WebP, BMP, GIF or TIFF.")]
 
 
 def build_api(service: Service) -> APIRouter:
     """Return the routes of the API."""
-    api = APIRouter(prefix="/api", route_class=_bounded(service.limits), responses=PROBLEMS)
-    _add_asking(api, service)
-    _add_teaching(api, service)
+    api = APIRouter(prefix="/api", responses=ERRORS)
+    _add_reading(api, service)
+    _add_predicting(api, service)
+    _add_changing(api, service)
     return api
 
 
-def _add_asking(api: APIRouter, service: Service) -> None:
+def _add_reading(api: APIRouter, service: Service) -> None:
     store = service.store
 
     @api.get("/health")
-    async def health() -> Health:
+    async def health() -> HealthResponse:
         """Say that the server is there."""
-        return Health(version=metadata.version("fairshot"))
+        return HealthResponse(version=metadata.version("fairshot"))
 
     @api.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     async def metrics() -> Response:
         """Return counters in the format of Prometheus."""
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
+    @api.get("/classes")
+    async def classes() -> list[ClassResponse]:
+        """List the classes: base ones in the order of training, then taught ones by name."""
+        return [ClassResponse.model_validate(info) for info in await service.read(store.classes)]
+
+    @api.get("/thumbnails")
+    async def thumbnails(name: str, limit: Annotated[int, Query(ge=1, le=MOST_THUMBNAILS)] = 5) -> list[str]:
+        """Return small images of a class as data URLs; none of a class that does not exist."""
+        return [data_url(image) for image in await service.read(lambda: store.thumbnails(name, limit))]
+
+    @api.get("/history")
+    async def history(limit: Annotated[int, Query(ge=1, le=MOST_EVENTS)] = 100) -> list[EventResponse]:
+        """List what was done, the latest first."""
+        return [EventResponse.of(event) for event in await service.read(lambda: store.history(limit))]
+
+
+def _add_predicting(api: APIRouter, service: Service) -> None:
     @api.post("/predict")
     async def predict(
         images: Files, top: Annotated[int, Query(ge=1, le=MOST_CANDIDATES)] = 5
@@ -189,23 +87,13 @@ def _add_asking(api: APIRouter, service: Service) -> None:
         predictions = await service.predict(await _contents(images), top)
         return [PredictionResponse.of(prediction) for prediction in predictions]
 
-    @api.get("/classes")
-    async def classes() -> list[ClassResponse]:
-        """List the classes: base ones in the order of training, then taught ones by name."""
-        return [ClassResponse.model_validate(info) for info in await service.read(store.classes)]
-
-    @api.get("/history")
-    async def history(limit: Annotated[int, Query(ge=1, le=MOST_EVENTS)] = 100) -> list[EventResponse]:
-        """List what was done, the latest first."""
-        return [EventResponse.of(event) for event in await service.read(lambda: store.history(limit))]
-
     @api.get("/balance")
     async def show_balance() -> BalanceResponse:
         """Compare base and taught classes on the images the store keeps."""
-        return BalanceResponse.model_validate(await service.compute(lambda: balance(store)))
+        return BalanceResponse.model_validate(await service.compute(lambda: balance(service.store)))
 
 
-def _add_teaching(api: APIRouter, service: Service) -> None:
+def _add_changing(api: APIRouter, service: Service) -> None:
     store = service.store
 
     @api.post("/teach")
@@ -213,31 +101,32 @@ def _add_teaching(api: APIRouter, service: Service) -> None:
         name: Annotated[str, Form()], photos: Files, dry_run: Annotated[bool, Form()] = False
     ) -> TeachResponse:
         """Teach a class from a few photos, or more photos of it; with `dry_run` only tell what it does."""
-        return TeachResponse.of(await service.teach(name, await _contents(photos), dry_run))
+        report = await service.teach(name, await _contents(photos), dry_run)
+        return await service.read(lambda: TeachResponse.of(report, store.image_thumbnails))
 
     @api.post("/forget", status_code=204)
-    async def forget(what: Named) -> None:
-        """Take a class out."""
-        await service.compute(lambda: store.forget(what.name))
+    async def forget(request: ClassRequest) -> None:
+        """Remove a class."""
+        await service.compute(lambda: store.forget(request.name))
 
     @api.post("/rename", status_code=204)
-    async def rename(what: Renamed) -> None:
+    async def rename(request: RenameRequest) -> None:
         """Give a class another name."""
-        await service.compute(lambda: store.rename(what.name, what.new_name))
+        await service.compute(lambda: store.rename(request.name, request.new_name))
 
     @api.post("/merge", status_code=204)
-    async def merge(what: Merged) -> None:
-        """Put all that is known of one class into another."""
-        await service.compute(lambda: store.merge(what.name, what.into))
+    async def merge(request: MergeRequest) -> None:
+        """Put all photos of one class into another."""
+        await service.compute(lambda: store.merge(request.name, request.into))
 
     @api.post("/undo")
     async def undo() -> EventResponse:
-        """Take back the last change that still stands."""
+        """Undo the last change that is not undone yet."""
         return EventResponse.of(await service.compute(store.undo))
 
 
 async def _contents(files: list[UploadFile]) -> list[Upload]:
-    """Read uploaded files. Their names serve messages alone, but one that climbs is no honest upload's."""
+    """Read uploaded files. Their names are used in messages only; names that are paths are still refused."""
     for file in files:
         if ".." in re.split(r"[/\\]", file.filename or "") or (file.filename or "").startswith("/"):
             raise Refused(422, "the name of an uploaded file is a path to elsewhere")
@@ -245,22 +134,3 @@ async def _contents(files: list[UploadFile]) -> list[Upload]:
         Upload(file.filename or f"image {number}", await file.read())
         for number, file in enumerate(files, start=1)
     ]
-
-
-def _bounded(limits: Limits) -> type[APIRoute]:
-    """Return a kind of route whose forms hold no more files and fields than the limits allow."""
-
-    class BoundedRequest(Request):
-        def form(self, **_: Any) -> Any:
-            return super().form(max_files=limits.files, max_fields=10, max_part_size=2**16)
-
-    class BoundedRoute(APIRoute):
-        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-            handle = super().get_route_handler()
-
-            async def bounded(request: Request) -> Response:
-                return await handle(BoundedRequest(request.scope, request.receive))
-
-            return bounded
-
-    return BoundedRoute

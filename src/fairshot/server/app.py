@@ -8,28 +8,22 @@ from importlib import metadata
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, RedirectResponse, Response
+from fastapi.responses import JSONResponse
 from fastapi_swagger import patch_fastapi
 from starlette.exceptions import HTTPException
 
 from fairshot.errors import UserError
 from fairshot.server.api import build_api
-from fairshot.server.guard import Guard
-from fairshot.server.limits import Limits, Refused
-from fairshot.server.page import mount_page
+from fairshot.server.errors import Refused
+from fairshot.server.guard import Guard, refusal
+from fairshot.server.limits import Limits
+from fairshot.server.page import add_login, add_page
 from fairshot.server.service import Service
 from fairshot.teaching.store import Store
 
-ICON = (
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><circle cx="8" cy="8" r="7" fill="#2563eb"/>'
-    '<circle cx="8" cy="8" r="3" fill="#fff"/></svg>'
-)
 
-
-def build_app(
-    store: Store, token: str | None = None, limits: Limits | None = None, page: bool = True
-) -> Guard:
-    """Return the ASGI application of a store; without a token only this machine is let in."""
+def build_app(store: Store, token: str | None = None, limits: Limits | None = None) -> Guard:
+    """Return the ASGI application of a store; without a token only this machine is served."""
     service = Service(store, limits or Limits())
 
     @asynccontextmanager
@@ -48,40 +42,30 @@ def build_app(
     )
     app.include_router(build_api(service))
     patch_fastapi(app, redirect_from_root_to_docs=False)
-    _explain_problems(app)
-    if page:
-        mount_page(app, service)
-        app.get("/", include_in_schema=False)(_to_page)
-        app.get("/favicon.ico", include_in_schema=False)(_icon)
+    _explain_errors(app)
+    add_page(app, store)
+    if token is not None:
+        add_login(app, token)
     return Guard(app, service.limits, service.metrics, token)
 
 
-async def _to_page() -> RedirectResponse:
-    return RedirectResponse("/page/")
-
-
-async def _icon() -> Response:
-    return Response(ICON, media_type="image/svg+xml")
-
-
-def _explain_problems(app: FastAPI) -> None:
-    """Every problem is one sentence under `detail`."""
+def _explain_errors(app: FastAPI) -> None:
+    """Turn every error into one sentence under `detail`."""
 
     @app.exception_handler(UserError)
-    async def unusable(_: Request, problem: UserError) -> JSONResponse:
-        return JSONResponse({"detail": str(problem)}, 422)
+    async def unusable(_: Request, error: UserError) -> JSONResponse:
+        return refusal(422, str(error))
 
     @app.exception_handler(Refused)
-    async def refused(_: Request, problem: Refused) -> JSONResponse:
-        headers = {"retry-after": "1"} if problem.status == 503 else None
-        return JSONResponse({"detail": problem.reason}, problem.status, headers)
+    async def refused(_: Request, error: Refused) -> JSONResponse:
+        return refusal(error.status, error.reason)
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, problem: RequestValidationError) -> JSONResponse:
-        first = problem.errors()[0]
-        place = ".".join(str(part) for part in first["loc"][1:])
-        return JSONResponse({"detail": f"{place}: {first['msg']}" if place else first["msg"]}, 422)
+    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"][1:])
+        return refusal(422, f"{field}: {first['msg']}" if field else first["msg"])
 
     @app.exception_handler(HTTPException)
-    async def http(_: Request, problem: HTTPException) -> JSONResponse:
-        return JSONResponse({"detail": str(problem.detail)}, problem.status_code, problem.headers)
+    async def http(_: Request, error: HTTPException) -> JSONResponse:
+        return refusal(error.status_code, str(error.detail), error.headers)

@@ -1,8 +1,8 @@
-"""The door of the server: who may come in, and how much they may bring.
+"""Checks that every request passes before the API or the page sees it: who asks, and how much they send.
 
-It stands before the API and the page alike. On a loopback address only names of this machine are let in, so
-that no web site can reach the store through the browser of a person who visits it (DNS rebinding); requests
-that change something must come from our own page or from no page at all. Elsewhere a token is needed.
+Without a token, only requests addressed to a name of this machine are served: otherwise a web site could make
+the browser of its visitor talk to the store under the site's own name (DNS rebinding). Requests that change
+something must come from our own page or from no page at all. With a token, everybody needs it.
 """
 
 from __future__ import annotations
@@ -10,54 +10,33 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
-import json
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
-from typing import Any
-from urllib.parse import SplitResult, parse_qs, urlsplit
+from collections.abc import Mapping
+from urllib.parse import SplitResult, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fairshot.server.limits import Limits
 from fairshot.server.metrics import Metrics
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
 COOKIE = "fairshot_token"
-HEALTH, LOGIN = "/api/health", "/login"
+HEALTH, LOGIN, STATIC, DOCS = "/api/health", "/login", "/static", "/docs"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+CONTENT_SECURITY_POLICY = (
+    "default-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; object-src 'none'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
 HEADERS = {
-    "content-security-policy": "; ".join(
-        [
-            "default-src 'self'",
-            "script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:",
-            "style-src 'self' 'unsafe-inline'",
-            "img-src 'self' data: blob:",
-            "media-src 'self' data: blob:",
-            "font-src 'self' data:",
-            "worker-src 'self' blob:",
-            "connect-src 'self' data: blob:",
-            "frame-ancestors 'none'",
-            "base-uri 'self'",
-            "form-action 'self'",
-        ]
-    ),
+    "cache-control": "no-cache",
+    "content-security-policy": CONTENT_SECURITY_POLICY,
+    "referrer-policy": "same-origin",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
 }
-LOGIN_PAGE = b"""<!doctype html><html lang="en"><meta charset="utf-8"><title>fairshot</title>
-<style>body{font:16px system-ui,sans-serif;display:grid;place-items:center;height:90vh;background:#f6f7f9}
-form{background:#fff;padding:2rem;border-radius:12px;box-shadow:0 1px 6px #0002}
-input,button{font:inherit;padding:.5rem .75rem;border-radius:8px;border:1px solid #ccd}
-button{background:#2457c5;color:#fff;border:0;margin-left:.5rem}</style>
-<form method="post" action="/login"><p>The server printed a token when it started.</p>
-<input name="token" type="password" placeholder="token" aria-label="token" autofocus>
-<button>Enter</button></form></html>"""
+INLINE_ALLOWED = "; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'"  # Swagger needs it
 
 
 def is_loopback(host: str) -> bool:
@@ -68,171 +47,147 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-@dataclass(frozen=True)
+def is_token(given: str, token: str) -> bool:
+    """Compare in constant time."""
+    return hmac.compare_digest(given.encode(), token.encode())
+
+
+def refusal(status: int, reason: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Return the response to a request that is not served."""
+    extra = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(status, {})
+    return JSONResponse({"detail": reason}, status, {**extra, **(headers or {})})
+
+
 class Guard:
     """An ASGI application around another."""
 
-    app: App
-    limits: Limits
-    metrics: Metrics
-    token: str | None  # needed by everybody; None: only this machine is let in
+    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics, token: str | None) -> None:
+        self.app, self.limits, self.metrics = app, limits, metrics
+        self.token = token  # None: only this machine is served
+        self.arriving_bytes = 0  # received so far by all requests that are not answered yet
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse, or pass on what stays within the limits."""
+        """Refuse a request, or pass it on within the limits."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
-        if scope["type"] != "http":  # nothing here speaks WebSocket
+        if scope["type"] != "http":  # there are no WebSockets here
             await send({"type": "websocket.close", "code": 1008})
             return
-        began = time.perf_counter()
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        passage = BoundedRequest(self.limits, receive, send)
-        if self.token is not None and scope["path"] == LOGIN:
-            await self._login(scope, passage)
-            where = "page"
-        elif refusal := self._refusal(scope, headers):
-            await passage.refuse(*refusal)
-            where = "refused"
-        else:
-            await passage.through(self.app, scope)
-            where = _operation(scope)
-        self.metrics.requests.labels(where, str(passage.status)).inc()
-        self.metrics.seconds.labels(where).observe(time.perf_counter() - began)
+        started = time.perf_counter()
+        request = BoundedRequest(self, scope, receive, send)
+        response = self._refusal(scope, request.most_bytes)
+        try:
+            await request.run(response or self.app)
+        finally:
+            self.arriving_bytes -= request.received
+        path = "refused" if response is not None else _operation(scope)
+        self.metrics.requests.labels(path, str(request.status)).inc()
+        self.metrics.seconds.labels(path).observe(time.perf_counter() - started)
 
-    def _refusal(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
+    def _refusal(self, scope: Scope, most_bytes: int) -> Response | None:
+        headers, path = Headers(scope=scope), scope["path"]
         host = headers.get("host", "")
+        close = {"connection": "close"}  # the body of a refused request is not read
         if self.token is None and not is_loopback(_address(f"//{host}").hostname or ""):
-            return 421, "this server answers to localhost only"
-        if self.token is not None and scope["path"] != HEALTH and not self._knows_token(headers):
-            return 401, "a token is needed: Authorization: Bearer TOKEN, or open /login"
+            return refusal(421, "this server answers to localhost only", close)
+        public = path in (HEALTH, LOGIN) or path.startswith(f"{STATIC}/")
+        if self.token is not None and not public and not self._has_token(scope, self.token):
+            if path == "/":
+                return RedirectResponse(LOGIN, 303, close)
+            return refusal(401, f"a token is needed: Authorization: Bearer TOKEN, or open {LOGIN}", close)
         foreign = "origin" in headers and _address(headers["origin"]).netloc != host
         if foreign and scope["method"] not in SAFE_METHODS:
-            return 403, "requests of other web sites are not served"
-        if _length(headers) > self.limits.request_bytes:
-            return 413, f"more than {self.limits.request_bytes // 2**20} MB in one request"
+            return refusal(403, "requests of other web sites are not served", close)
+        announced = headers.get("content-length", "0")
+        if announced.isascii() and announced.isdigit() and int(announced) > most_bytes:
+            return refusal(413, f"more than {most_bytes:,} bytes in one request", close)
         return None
 
-    def _knows_token(self, headers: dict[str, str]) -> bool:
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and self._is_token(given.strip()):
+    def _has_token(self, scope: Scope, token: str) -> bool:
+        connection = HTTPConnection(scope)
+        scheme, _, given = connection.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and is_token(given.strip(), token):
             return True
-        try:
-            cookies = SimpleCookie(headers.get("cookie", ""))
-        except CookieError:
-            return False
-        return COOKIE in cookies and self._is_token(cookies[COOKIE].value)
-
-    def _is_token(self, given: str) -> bool:
-        """Compare in constant time."""
-        return self.token is not None and hmac.compare_digest(given.encode(), self.token.encode())
-
-    async def _login(self, scope: Scope, passage: BoundedRequest) -> None:
-        """Show the form, or take the token from it into a cookie."""
-        if scope["method"] == "GET":
-            await passage.respond(200, LOGIN_PAGE, "text/html; charset=utf-8")
-            return
-        if scope["method"] != "POST":
-            await passage.refuse(405, "GET or POST")
-            return
-        body = await passage.body(at_most=4096)
-        given = parse_qs(body.decode("latin-1")).get("token", [""])[0]
-        if not self._is_token(given):
-            await passage.refuse(401, "this is not the token")
-            return
-        cookie = f"{COOKIE}={given}; HttpOnly; SameSite=Strict; Path=/"
-        await passage.respond(303, b"", "text/plain", {"location": "/", "set-cookie": cookie})
+        return is_token(connection.cookies.get(COOKIE, ""), token)
 
 
 class BoundedRequest:
-    """One request on its way through: its bytes and seconds are counted, its response gets our headers."""
+    """One request: its bytes and seconds are counted, and its response gets our headers."""
 
-    def __init__(self, limits: Limits, receive: Receive, send: Send) -> None:
-        self._limits, self._receive, self._send = limits, receive, send
-        self._left = limits.request_bytes
+    def __init__(self, guard: Guard, scope: Scope, receive: Receive, send: Send) -> None:
+        self._guard, self._scope, self._receive, self._send = guard, scope, receive, send
+        limits = guard.limits
+        self.most_bytes = limits.login_bytes if scope["path"] == LOGIN else limits.request_bytes
+        self.received = 0
+        self.status = 0
         self._complete = False
         self._deadline = time.monotonic() + limits.body_seconds
-        self._refusal: tuple[int, str] | None = None
-        self.status = 0
+        self._refusal: Response | None = None
 
-    async def through(self, app: App, scope: Scope) -> None:
-        """Pass a request on."""
+    async def run(self, app: ASGIApp) -> None:
+        """Let an application answer; if it fails because the request was refused, send the refusal."""
         try:
-            await app(scope, self.receive, self.send)
+            await app(self._scope, self.receive, self.send)
         except Exception:
             if self._refusal is None or self.status != 0:
                 raise
-            await self.refuse(*self._refusal)
+            await self._send_refusal(self._refusal)
 
     async def receive(self) -> Message:
-        """Receive a part of the body, or give up on a client that is too slow or brings too much."""
+        """Receive a part of the body; refuse a request that is too slow or too large."""
         if self._complete:
             return await self._receive()
+        limits = self._guard.limits
         try:
             async with asyncio.timeout(max(self._deadline - time.monotonic(), 0)):
                 message = await self._receive()
         except TimeoutError:
-            self._refusal = (408, f"the request took longer than {self._limits.body_seconds:.0f} s to arrive")
-            return {"type": "http.disconnect"}
-        self._left -= len(message.get("body", b""))
-        if self._left < 0:
-            self._refusal = (413, f"more than {self._limits.request_bytes // 2**20} MB in one request")
-            return {"type": "http.disconnect"}
+            return self._refuse(408, f"the request took longer than {limits.body_seconds:.0f} s to arrive")
+        size = len(message.get("body", b""))
+        self.received += size
+        self._guard.arriving_bytes += size
+        if self.received > self.most_bytes:
+            return self._refuse(413, f"more than {self.most_bytes:,} bytes in one request")
+        if self._guard.arriving_bytes > limits.arriving_bytes:
+            return self._refuse(503, "too many photos arrive at once; send them again in a second")
         self._complete = message["type"] == "http.disconnect" or not message.get("more_body", False)
         return message
 
     async def send(self, message: Message) -> None:
-        """Send a part of the response; in place of one to a refused request, the refusal."""
-        if self._refusal is not None and self.status == 0:
-            await self.refuse(*self._refusal)
+        """Send a part of the response; of a refused request, the refusal in its place."""
         if self._refusal is not None:
+            if self.status == 0:
+                await self._send_refusal(self._refusal)
             return
+        await self._send_with_headers(message)
+
+    def _refuse(self, status: int, reason: str) -> Message:
+        self._refusal = refusal(status, reason, {"connection": "close"})
+        return {"type": "http.disconnect"}
+
+    async def _send_refusal(self, response: Response) -> None:
+        await response(self._scope, self._receive, self._send_with_headers)
+
+    async def _send_with_headers(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-            message = {**message, "headers": [*message.get("headers", []), *ours]}
+            headers = MutableHeaders(scope=message)
+            headers.update(HEADERS)
+            if self._scope["path"] == DOCS:
+                headers["content-security-policy"] += INLINE_ALLOWED
         await self._send(message)
-
-    async def body(self, at_most: int) -> bytes:
-        """Read a small body."""
-        content = b""
-        while len(content) <= at_most:
-            message = await self.receive()
-            content += message.get("body", b"")
-            if message["type"] == "http.disconnect" or not message.get("more_body", False):
-                break
-        return content
-
-    async def refuse(self, status: int, reason: str) -> None:
-        """Say why not, as the API says it."""
-        extra = {"connection": "close"} | ({"www-authenticate": "Bearer"} if status == 401 else {})
-        await self.respond(status, json.dumps({"detail": reason}).encode(), "application/json", extra)
-
-    async def respond(
-        self, status: int, body: bytes, content_type: str, extra: dict[str, str] | None = None
-    ) -> None:
-        """Respond without the application."""
-        self.status = status
-        headers = {"content-type": content_type, "content-length": str(len(body)), **HEADERS, **(extra or {})}
-        pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
-        await self._send({"type": "http.response.start", "status": status, "headers": pairs})
-        await self._send({"type": "http.response.body", "body": body})
 
 
 def _operation(scope: Scope) -> str:
-    """Name the operation of the API that the application found for a request: one of few, unlike its path."""
+    """Return the route of the API that served a request: one of few, unlike the path that was asked for."""
     path: str = getattr(scope.get("route"), "path", "")
     return path if path.startswith("/api/") else "page"
 
 
 def _address(given: str) -> SplitResult:
-    """Take an address apart; what is none has no parts."""
+    """Split an address; what is none has empty parts."""
     try:
         return urlsplit(given)
     except ValueError:
         return SplitResult("", "", "", "", "")
-
-
-def _length(headers: dict[str, str]) -> int:
-    announced = headers.get("content-length", "0")
-    return int(announced) if announced.isascii() and announced.isdigit() else 0

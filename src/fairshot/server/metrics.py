@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 
 class Metrics:
-    """What a server has done since it started; each server counts for itself."""
+    """What one server has done since it started."""
 
     def __init__(self, classes: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()
@@ -27,9 +27,11 @@ class Metrics:
             buckets=(1, 2, 4, 8, 16, 32),
             registry=self.registry,
         )
-        self.lessons = Counter("fairshot_lessons", "Lessons kept.", registry=self.registry)
+        self.teachings = Counter(
+            "fairshot_teachings", "Times that new photos were taught.", registry=self.registry
+        )
         Gauge("fairshot_classes", "Classes of the store.", registry=self.registry).set_function(classes)
 
     def text(self) -> bytes:
-        """Return all of it as text."""
+        """Return all counters as text."""
         return generate_latest(self.registry)

@@ -1,4 +1,4 @@
-"""Serving: address, token, and a protocol that does not wait for slow clients."""
+"""Run a server: its address, its token, and a protocol that does not wait for slow clients."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fairshot.errors import UserError
 from fairshot.server.app import build_app
+from fairshot.server.errors import AddressUnavailable
 from fairshot.server.guard import is_loopback
 from fairshot.server.limits import Limits
 from fairshot.teaching.store import Store
@@ -20,33 +21,33 @@ SHORTEST_TOKEN = 16
 
 
 class HeaderTimeoutProtocol(H11Protocol):
-    """HTTP/1.1 that closes connections which do not begin their next request in time."""
+    """HTTP/1.1 that closes a connection if the head of its next request does not arrive in time."""
 
-    _patience: asyncio.TimerHandle | None = None
+    _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Give a new connection so long to send the head of its first request."""
+        """Start the time for the head of the first request."""
         super().connection_made(transport)
         self._expect_request()
 
     def on_response_complete(self) -> None:
-        """Give it as long for the head of the next one."""
+        """Start the time for the head of the next request."""
         self._expect_request()
         super().on_response_complete()
 
     def _expect_request(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-        self._patience = self.loop.call_later(Limits.header_seconds, self._close_unless_begun, self.cycle)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(Limits.header_seconds, self._close_if_idle, self.cycle)
 
-    def _close_unless_begun(self, former: object) -> None:
-        """Close if the former request is still the last: another begins when its head has arrived."""
-        if self.cycle is former and not self.transport.is_closing():
+    def _close_if_idle(self, previous: object) -> None:
+        """Close if no request has begun since the previous one: one begins when its head has arrived."""
+        if self.cycle is previous and not self.transport.is_closing():
             self.transport.close()
 
 
 def choose_token(host: str, given: str | None) -> str | None:
-    """Return the token an address needs: none on this machine alone, elsewhere the one given or a new one."""
+    """Return the token for an address: the one given, or a new one; none is needed on this machine alone."""
     if given is not None and len(given) < SHORTEST_TOKEN:
         raise UserError(f"the token has {len(given)} characters; give at least {SHORTEST_TOKEN}, or none")
     if given is not None and not (given.isascii() and given.isalnum()):
@@ -65,14 +66,12 @@ def listen(host: str, port: int) -> socket.socket:
         listener.bind((host.strip("[]"), port))
     except OSError as problem:
         listener.close()
-        raise UserError(
-            f"{host} port {port} cannot be opened ({problem.strerror}); give another --port"
-        ) from None
+        raise AddressUnavailable(host, port, problem.strerror) from None
     return listener
 
 
-def serve(store: Store, listener: socket.socket, token: str | None) -> None:
-    """Serve a store until interrupted."""
+def build_server(store: Store, token: str | None = None) -> uvicorn.Server:
+    """Return the server of a store, not started yet."""
     settings: dict[str, Any] = {
         "http": HeaderTimeoutProtocol,
         "ws": "none",
@@ -82,5 +81,9 @@ def serve(store: Store, listener: socket.socket, token: str | None) -> None:
         "timeout_keep_alive": 5,
         "timeout_graceful_shutdown": 5,
     }
-    server = uvicorn.Server(uvicorn.Config(build_app(store, token), **settings))
-    server.run(sockets=[listener])
+    return uvicorn.Server(uvicorn.Config(build_app(store, token), **settings))
+
+
+def serve(store: Store, listener: socket.socket, token: str | None) -> None:
+    """Serve a store until interrupted."""
+    build_server(store, token).run(sockets=[listener])

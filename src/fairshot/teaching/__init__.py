@@ -1,4 +1,4 @@
-"""A durable store of taught classes: the embedder and the classifiers of SSS, at work."""
+"""A durable store of taught classes: the embedder and the classifier of SSS, to be taught and asked."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fairshot.teaching.archive import export_archive, import_archive
-    from fairshot.teaching.creation import check_free, create_store
-    from fairshot.teaching.evaluating import evaluate, read_folder
-    from fairshot.teaching.from_backbone import from_backbone
-    from fairshot.teaching.from_run import from_run
+    from fairshot.teaching.backbone_spec import from_backbone
+    from fairshot.teaching.creation import StoreSpec
+    from fairshot.teaching.evaluating import choose_confidence, evaluate, read_folder
+    from fairshot.teaching.folders import check_free
     from fairshot.teaching.onnx_export import export_onnx
+    from fairshot.teaching.run_spec import from_run
     from fairshot.teaching.store import Store
 
 __all__ = [
     "Store",
+    "StoreSpec",
     "check_free",
-    "create_store",
+    "choose_confidence",
     "evaluate",
     "export_archive",
     "export_onnx",
@@ -27,15 +29,16 @@ __all__ = [
     "read_folder",
 ]
 
-_ELSEWHERE = {  # loaded when first asked for: all need torch, and some all of training
+_MODULES = {  # loaded when first asked for: all need torch, and some all of training
     "Store": "store",
-    "check_free": "founding",
-    "create_store": "founding",
+    "StoreSpec": "creation",
+    "check_free": "folders",
+    "choose_confidence": "evaluating",
     "evaluate": "evaluating",
     "export_archive": "archive",
-    "export_onnx": "onnx_file",
-    "from_backbone": "backbones",
-    "from_run": "runs",
+    "export_onnx": "onnx_export",
+    "from_backbone": "backbone_spec",
+    "from_run": "run_spec",
     "import_archive": "archive",
     "read_folder": "evaluating",
 }
@@ -43,6 +46,6 @@ _ELSEWHERE = {  # loaded when first asked for: all need torch, and some all of t
 
 def __getattr__(name: str) -> Any:
     """Load a part of this room."""
-    if name not in _ELSEWHERE:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_ELSEWHERE[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,4 +1,4 @@
-"""Whether a store is fair: how well base classes and taught classes do on the images it keeps."""
+"""How well base classes and taught classes do on the images a store keeps."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from fairshot.teaching.teach_report import answers
 class Balance:
     """Images answered right, of base classes and of taught ones.
 
-    Base images are samples of those the network was trained on; a taught photo is answered for by its class
-    without it. So base classes have the advantage here, and equal shares mean more than they seem.
+    Base images are among those the network was trained on; a taught photo is answered for as if it had not
+    been taught. So base classes have the advantage here, and equal shares mean more than they seem.
     """
 
     base_images: int
@@ -37,9 +37,7 @@ def balance(store: Store) -> Balance:
     snapshot, samples = store.snapshot(), store.base_samples()
     right = 0
     if samples.classes:
-        right = sum(
-            answer == label
-            for answer, label in zip(answers(snapshot, samples).tolist(), samples.classes, strict=True)
-        )
-    taught = store.left_out_trials()
+        found = answers(snapshot, samples).tolist()
+        right = sum(answer == label for answer, label in zip(found, samples.classes, strict=True))
+    taught = store.leave_one_out()
     return Balance(len(samples.classes), right, len(taught.known), int(taught.right.sum()))

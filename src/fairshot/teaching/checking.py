@@ -1,7 +1,8 @@
-"""Whether a database holds only what a store holds: asked of one that comes from elsewhere."""
+"""Whether a store that comes from elsewhere holds only what fairshot writes."""
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from datetime import datetime
 from typing import Annotated, Any
@@ -9,17 +10,16 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, create_model
 
+from fairshot.classifiers.dual import DualClassifier
 from fairshot.errors import UserError
-from fairshot.teaching import calibration, confidence
-from fairshot.teaching.calibration import CalibrationSettings
-from fairshot.teaching.confidence import Confidence
-from fairshot.teaching.derived import Shapes
+from fairshot.teaching.confidence import SETTING, Confidence
+from fairshot.teaching.derived import Layout
 from fairshot.teaching.names import checked_name
 
 
 def _is_spelt_so(name: str) -> str:
     if checked_name(name) != name:
-        raise ValueError("a class name in another spelling than its one")
+        raise ValueError("a class name that is not in its one spelling")
     return name
 
 
@@ -35,7 +35,7 @@ Text = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]  # nothing tha
 Count = Annotated[int, Field(ge=1, lt=2**40)]
 LARGEST = 1e12  # of a feature, so that sums of squares stay numbers
 
-EVENTS = {  # what each kind of event tells of itself
+EVENTS = {  # the details of each kind of event
     "new": TypeAdapter(dict[str, Text | int]),
     "teach": _detail(name=Name, photos=Count),
     "forget": _detail(name=Name),
@@ -44,11 +44,7 @@ EVENTS = {  # what each kind of event tells of itself
     "adapt": _detail(images=Count),
     "confidence": _detail(source=Text),
 }
-SETTINGS: dict[str, TypeAdapter[Any]] = {
-    "gamma": TypeAdapter(Annotated[float, Field(ge=0, allow_inf_nan=False)]),
-    calibration.SETTING: TypeAdapter(CalibrationSettings),
-    confidence.SETTING: TypeAdapter(Confidence),
-}
+SETTINGS = {SETTING: TypeAdapter(Confidence)}
 _EMPTY = """
 SELECT name FROM classes WHERE name IS NOT NULL AND id NOT IN (SELECT class FROM base)
 AND id NOT IN (SELECT class FROM images WHERE class IS NOT NULL)
@@ -56,40 +52,49 @@ AND id NOT IN (SELECT class FROM images WHERE class IS NOT NULL)
 TABLES = {"class": "classes", "image": "images", "base": "base", "sample": "unlabelled"}  # of what can change
 
 
-def check_values(connection: sqlite3.Connection, shapes: Shapes) -> None:
+def check_values(connection: sqlite3.Connection, base: DualClassifier, layout: Layout) -> None:
     """Refuse values that fairshot would not have written."""
     try:
-        _check_facts(connection)
-        _check_features(connection, shapes)
+        _check_classifier(base)
+        _check_recorded(connection, base)
+        _check_features(connection, layout)
         _check_settings(connection)
         _check_events(connection)
         _check_changes(connection)
     except (ValueError, TypeError, KeyError) as problem:
-        raise UserError(f"the database of the store holds what no store holds: {problem}") from None
+        raise UserError(f"the store holds what no store holds: {problem}") from None
 
 
-def _check_facts(connection: sqlite3.Connection) -> None:
+def _check_classifier(base: DualClassifier) -> None:
+    tensors = base.tensors()
+    for name, values in tensors.items():
+        if not bool((values.abs() < LARGEST).all()):
+            raise ValueError(f"numbers that no classifier has in {name}")
+    if bool(tensors["h_tilde.delta"].any()) or bool((base.counts < 1).any()):
+        raise ValueError("a classifier that is not of a base session")
+
+
+def _check_recorded(connection: sqlite3.Connection, base: DualClassifier) -> None:
     for (name,) in connection.execute("SELECT name FROM classes WHERE name IS NOT NULL"):
         _is_spelt_so(name)
     for (name,) in connection.execute(_EMPTY):
         raise ValueError(f"the class {name!r} without an image")
-    for (count,) in connection.execute("SELECT count FROM base"):
-        TypeAdapter(Count).validate_python(count)
+    if [row[0] for row in connection.execute("SELECT id FROM base ORDER BY id")] != list(
+        range(1, base.classes + 1)
+    ):
+        raise ValueError(f"other base classes than the {base.classes} of its classifier")
     for (kept,) in connection.execute("SELECT DISTINCT kept FROM unlabelled WHERE kept NOT IN (0, 1)"):
         raise ValueError(f"an unlabelled sample kept {kept} times")
 
 
-def _check_features(connection: sqlite3.Connection, shapes: Shapes) -> None:
-    lengths = {"g": 4 * shapes.g[0] * shapes.g[1], "g_tilde": None}
-    if shapes.g_tilde is not None:
-        lengths["g_tilde"] = 4 * shapes.g_tilde[0] * shapes.g_tilde[1]
-    for table, columns in (("base", ("g", "g_tilde")), ("images", ("g", "g_tilde")), ("unlabelled", ("g",))):
-        for column in columns:
-            for (blob,) in connection.execute(f"SELECT {column} FROM {table}"):
-                if (None if blob is None else len(blob)) != lengths[column]:
-                    raise ValueError(f"features of another size than the embedder's in {table}")
-                if blob is not None and not (np.abs(np.frombuffer(blob, "<f4")) < LARGEST).all():
-                    raise ValueError(f"features that no embedder gives in {table}")
+def _check_features(connection: sqlite3.Connection, layout: Layout) -> None:
+    sizes = {"g": 4 * math.prod(layout.g), "g_tilde": layout.g_tilde and 4 * math.prod(layout.g_tilde)}
+    for table, column in (("images", "g"), ("images", "g_tilde"), ("unlabelled", "g")):
+        for (blob,) in connection.execute(f"SELECT {column} FROM {table}"):
+            if (None if blob is None else len(blob)) != sizes[column]:
+                raise ValueError(f"features of another size than the embedder's in {table}")
+            if blob is not None and not (np.abs(np.frombuffer(blob, "<f4")) < LARGEST).all():
+                raise ValueError(f"features that no embedder gives in {table}")
 
 
 def _check_settings(connection: sqlite3.Connection) -> None:
@@ -110,14 +115,14 @@ def _check_events(connection: sqlite3.Connection) -> None:
 
 
 def _check_event(kind: Any, detail: dict[str, int | str]) -> None:
-    if kind == "undo":  # tells what the event told that it took back
+    if kind == "undo":  # its details are those of the event that it took back
         TypeAdapter(Count).validate_python(detail.pop("event"))
         kind = detail.pop("kind")
     EVENTS[kind].validate_python(detail)
 
 
 def _check_changes(connection: sqlite3.Connection) -> None:
-    """Look at what an undo would write."""
+    """Check what an undo would write."""
     ids = {
         subject: {row[0] for row in connection.execute(f"SELECT id FROM {table}")}
         for subject, table in TABLES.items()
@@ -131,7 +136,7 @@ def _check_changes(connection: sqlite3.Connection) -> None:
 
 
 def _may_be(subject: str, value: Any, classes: set[int]) -> bool:
-    """Say whether a fact can have a value."""
+    """Say whether a recorded value can be this one."""
     match subject:
         case "class":
             return value is None or checked_name(value) == value

@@ -1,123 +1,70 @@
-"""StoreSpec a store: on a trained run, or on a backbone with weights of its own."""
+"""What a store is made from, and how its folder is written."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import sqlite3
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from fairshot.errors import UserError
-from fairshot.progress import SILENT, Reporter
-from fairshot.teaching import calibration, confidence
-from fairshot.teaching.calibration import CalibrationSettings
+from fairshot.classifiers.dual import DualClassifier
+from fairshot.progress import Reporter
+from fairshot.teaching import confidence
+from fairshot.teaching.base_classifier import CLASSIFIER, write_classifier
 from fairshot.teaching.confidence import Confidence
-from fairshot.teaching.database import connect, to_blob, transaction
-from fairshot.teaching.derived import Shapes, derive
+from fairshot.teaching.database import DATABASE, connect, to_blob, transaction
+from fairshot.teaching.derived import Layout
 from fairshot.teaching.event_log import EventLog
 from fairshot.teaching.names import checked_name
-from fairshot.teaching.network import FILE_NAME, Network, Photo
-from fairshot.teaching.store import DATABASE, Store
-
-
-@dataclass(frozen=True)
-class BaseClasses:
-    """Classes that the embedder was trained on, as training left them."""
-
-    names: Sequence[str]
-    g: Tensor  # prototypes (B, V, d)
-    g_tilde: Tensor  # (B, V, d~)
-    counts: Sequence[int]  # images behind each prototype
-    samples: dict[int, list[Photo]] = field(default_factory=dict)  # by position: some of those images
+from fairshot.teaching.network import EMBEDDER, Network, Photo
+from fairshot.teaching.queries import insert_image
 
 
 @dataclass(frozen=True)
 class StoreSpec:
-    """All a new store begins with."""
+    """What a store is made from."""
 
     network: Network
-    base: BaseClasses | None = None
-    gamma: float = 0.0  # strength of Resistance; 0: none
-    calibration: CalibrationSettings = field(default_factory=CalibrationSettings)  # of `adapt`
+    classifier: DualClassifier  # of the base session; without classes if there are no base classes
+    names: Sequence[str] = ()  # of the base classes
+    samples: Mapping[int, Sequence[Photo]] = field(default_factory=dict)  # training images, by base class
     confidence: Confidence = field(default_factory=Confidence)
-    lessons: dict[str, list[Photo]] = field(default_factory=dict)  # classes it is taught at once, in order
-    left_out: tuple[str, ...] = ()  # classes that were learnt after the base session, and are not taught
-    origin: dict[str, Any] = field(default_factory=dict)  # for the history
+    taught: Mapping[str, Sequence[Photo]] = field(default_factory=dict)  # classes taught at once, in order
+    left_out: Sequence[str] = ()  # classes of the run's sessions that are not taught
+    origin: Mapping[str, Any] = field(default_factory=dict)  # for the history
 
 
-def check_free(folder: Path) -> None:
-    """Refuse a folder that holds something; to be asked before the long work of founding a store."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} exists already; give the name of a new folder")
-
-
-def create_store(folder: str | Path, founding: StoreSpec, reporter: Reporter = SILENT) -> Store:
-    """Make a store; it appears whole or not at all."""
-    folder = Path(folder)
-    check_free(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+def write_base(folder: Path, spec: StoreSpec, reporter: Reporter) -> None:
+    """Write a store that knows the base classes."""
+    spec.network.write(folder / EMBEDDER)
+    write_classifier(folder / CLASSIFIER, spec.classifier)
+    connection = connect(folder / DATABASE, create=True)
     try:
-        founding.network.write(temporary / FILE_NAME)
-        connection = connect(temporary / DATABASE, create=True)
         with transaction(connection):
-            _fill(connection, founding, reporter)
+            _fill(connection, spec, reporter)
+    finally:
         connection.close()
-        with Store(temporary) as store:
-            for name, photos in founding.lessons.items():
-                store.teach_embedded(name, photos)
-        temporary.chmod(0o755)
-        os.replace(temporary, folder)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    return Store(folder)
 
 
-def _fill(connection: sqlite3.Connection, founding: StoreSpec, reporter: Reporter) -> None:
-    settings = {
-        "gamma": repr(founding.gamma),
-        calibration.SETTING: founding.calibration.model_dump_json(),
-        confidence.SETTING: founding.confidence.model_dump_json(),
-    }
-    connection.executemany("INSERT INTO settings VALUES (?, ?)", settings.items())
-    ledger = EventLog(connection, "new", founding.origin)
-    if founding.base is None:
-        return
-    shapes = Shapes(founding.network.shape, founding.network.shape_tilde)
-    zeros = to_blob(torch.zeros(shapes.specific, dtype=torch.int64))
-    classes = []
-    with reporter.track("filling in base classes", len(founding.base.names)) as advance:
-        for position, name in enumerate(founding.base.names):
-            class_id = ledger.new_class(checked_name(name))
-            g, g_tilde = founding.base.g[position], founding.base.g_tilde[position]
-            blobs = (to_blob(g), None if shapes.g_tilde is None else to_blob(g_tilde))
-            cursor = connection.execute(
-                "INSERT INTO base (class, count, g, g_tilde) VALUES (?, ?, ?, ?)",
-                (class_id, int(founding.base.counts[position]), *blobs),
-            )
-            connection.execute("INSERT INTO delta VALUES (?, ?)", (cursor.lastrowid, zeros))
-            for sample in founding.base.samples.get(position, ()):
-                _add_sample(connection, sample, class_id, cursor.lastrowid, shapes)
-            classes.append(class_id)
-            advance()
-    derive(connection, classes, shapes)
-
-
-def _add_sample(
-    connection: sqlite3.Connection, sample: Photo, class_id: int, base_id: int | None, shapes: Shapes
-) -> None:
-    """Keep an image of a base class, to see what later lessons take from it and to show it."""
-    g_tilde = None if shapes.g_tilde is None else to_blob(sample.g_tilde)
+def _fill(connection: sqlite3.Connection, spec: StoreSpec, reporter: Reporter) -> None:
+    layout = Layout.of(spec.network, spec.classifier)
     connection.execute(
-        "INSERT OR IGNORE INTO images (sha256, class, sample_of, g, g_tilde, thumbnail) "
-        "VALUES (?, ?, ?, ?, ?, ?)",
-        (sample.sha256, class_id, base_id, to_blob(sample.g), g_tilde, sample.thumbnail),
+        "INSERT INTO settings VALUES (?, ?)", (confidence.SETTING, spec.confidence.model_dump_json())
     )
+    clear_derived(connection, spec.classifier)
+    log = EventLog(connection, "new", dict(spec.origin))
+    with reporter.track("filling in base classes", len(spec.names)) as advance:
+        for position, name in enumerate(spec.names):
+            class_id = log.new_class(checked_name(name))
+            connection.execute("INSERT INTO base VALUES (?, ?)", (position + 1, class_id))
+            for sample in spec.samples.get(position, ()):
+                insert_image(connection, sample, layout, class_id, position + 1)
+            advance()
+
+
+def clear_derived(connection: sqlite3.Connection, base: DualClassifier) -> None:
+    """Empty the derived tables: no taught class."""
+    connection.execute("DELETE FROM prototypes")
+    connection.execute("DELETE FROM delta")
+    connection.execute("INSERT INTO delta VALUES (?)", (to_blob(base.tensors()["h_tilde.delta"]),))

@@ -1,9 +1,9 @@
-"""The database of a store: what was taught, what follows from it, and a log from which all can be undone.
+"""The database of a store: recorded values, the event log that can undo each change of them, derived tables.
 
-Facts are few: which class a base prototype or an image belongs to, what a class is called, which unlabelled
-samples calibrate, and some settings. Every change of a fact is a row of `changes` with its value before and
-after, so that an event is undone by writing the values before. The rest (`prototypes`, `shifts`, `delta`)
-follows from the facts and is kept so that opening a store computes nothing.
+Recorded are: the class that a base class or an image belongs to, the name of a class, which unlabelled
+samples calibrate, and the settings. Every change of one is a row of `changes` with its value before and
+after; an event is undone by writing the values before. The tables `prototypes` and `delta` are derived from
+the recorded values, and are kept so that opening a store computes little.
 """
 
 from __future__ import annotations
@@ -19,24 +19,22 @@ from torch import Tensor
 
 from fairshot.errors import UserError
 
-FORMAT = 1
-WAIT_SECONDS = 60.0  # for another process to finish its lesson
+DATABASE = "store.sqlite"
+FORMAT = 2
+WAIT_SECONDS = 60.0  # for another process to finish its change
 
 SCHEMA = """
 CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 
--- A class without a name is not there: it was forgotten, merged or undone. Its images wait for an undo.
+-- A class without a name was forgotten, merged or undone. Its images stay, so that an undo brings it back.
 CREATE TABLE classes (id INTEGER PRIMARY KEY, name TEXT) STRICT;
 CREATE UNIQUE INDEX classes_by_name ON classes (name) WHERE name IS NOT NULL;
 
--- Prototypes of base classes as training left them, and how many images each is the mean of.
-CREATE TABLE base (
-  id INTEGER PRIMARY KEY, class INTEGER NOT NULL REFERENCES classes, count INTEGER NOT NULL,
-  g BLOB NOT NULL, g_tilde BLOB
-) STRICT;
+-- Base classes: row `id` is class `id - 1` of the classifier file.
+CREATE TABLE base (id INTEGER PRIMARY KEY, class INTEGER NOT NULL REFERENCES classes) STRICT;
 CREATE INDEX base_by_class ON base (class);
 
--- A sample of a base prototype is part of it already: in the class of that prototype it counts no more.
+-- A sample of a base class was trained on: in the class of that base class it is not counted again.
 CREATE TABLE images (
   id INTEGER PRIMARY KEY, sha256 BLOB NOT NULL UNIQUE, class INTEGER REFERENCES classes,
   sample_of INTEGER REFERENCES base, g BLOB NOT NULL, g_tilde BLOB, thumbnail BLOB NOT NULL
@@ -48,11 +46,12 @@ CREATE TABLE unlabelled (
   id INTEGER PRIMARY KEY, sha256 BLOB NOT NULL UNIQUE, kept INTEGER NOT NULL, g BLOB NOT NULL
 ) STRICT;
 
+-- Derived: the rows of each taught class in the classifiers; and Delta of eq. 8, the sum over all of them.
 CREATE TABLE prototypes (
-  class INTEGER PRIMARY KEY REFERENCES classes, novel INTEGER NOT NULL, g BLOB NOT NULL, g_tilde BLOB
+  class INTEGER PRIMARY KEY REFERENCES classes, count INTEGER NOT NULL, g BLOB NOT NULL, g_tilde BLOB,
+  gate BLOB, margins BLOB
 ) STRICT;
-CREATE TABLE shifts (class INTEGER PRIMARY KEY REFERENCES classes, g BLOB NOT NULL) STRICT;
-CREATE TABLE delta (base INTEGER PRIMARY KEY REFERENCES base, sums BLOB NOT NULL) STRICT;
+CREATE TABLE delta (sums BLOB NOT NULL) STRICT;
 
 CREATE TABLE events (
   id INTEGER PRIMARY KEY AUTOINCREMENT, at TEXT NOT NULL, kind TEXT NOT NULL, detail TEXT NOT NULL,
@@ -87,7 +86,7 @@ def connect(path: Path, create: bool = False) -> sqlite3.Connection:
 
 
 def check_schema(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a database that is not exactly ours: another version, or one with something slipped in."""
+    """Refuse a database of another format, or with tables, indices or triggers that are not ours."""
     try:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         found = _schema_of(connection)
@@ -95,7 +94,8 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
         raise UserError(f"{path} is not the database of a store ({problem})") from None
     if version != FORMAT:
         raise UserError(
-            f"{path} is a store of format {version}; this version of fairshot reads format {FORMAT}"
+            f"{path} is a store of format {version}, and this version of fairshot reads format {FORMAT}; "
+            "make the store again from its run or backbone, and teach it the photos again"
         )
     with sqlite3.connect(":memory:") as expected:
         expected.executescript(SCHEMA)
@@ -111,7 +111,7 @@ def _schema_of(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Do all of it or nothing; the one writer waits for another one here."""
+    """Do all of it or nothing; one writer at a time, another one waits here."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -122,8 +122,8 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextmanager
-def one_moment(connection: sqlite3.Connection) -> Iterator[None]:
-    """Read everything as of one moment, whatever a writer does meanwhile."""
+def read_transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Read everything as of one moment, whatever a writer does meanwhile; also inside `transaction`."""
     if connection.in_transaction:
         yield
         return

@@ -1,116 +1,139 @@
-"""What follows from the facts of a store: prototypes of h and h~, and Delta.
+"""Derived tables: the rows of taught classes in the classifiers h and h~ and in the gate, and Delta.
 
-Each is a function of the facts alone, whatever the order in which they came. A prototype sums the features
-of its images in the order of their fingerprints. Delta sums over classes that come and go, so its terms are
-whole multiples of 2^-40: such sums are exact, and taking a term back leaves no trace.
+Each is a function of the recorded values alone, whatever the order of the events. The rows of a class are
+those that `DualClassifier.extend` adds to the classifiers of the base session for its images, in the order of
+their fingerprints. Delta sums over all taught classes in whole numbers: a class that leaves leaves no trace.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from fairshot.classifiers.calibration import calibrate_labelled
-from fairshot.classifiers.prototypes import prototypes
-from fairshot.classifiers.resistance import delta_of
+from fairshot.classifiers.dual import DualClassifier
+from fairshot.classifiers.prototype_classifier import ResistingPrototypes
+from fairshot.classifiers.resistance import accumulate
+from fairshot.models.embedder import Features
 from fairshot.teaching.database import from_blobs, to_blob
+from fairshot.teaching.network import Network, Photo
+
+AT_ONCE = 256  # classes derived together
 
 # Of an image: that it counts for the prototype of its class.
 TAUGHT = "(SELECT class FROM base WHERE base.id = images.sample_of) IS NOT images.class"
+_IMAGES = """
+SELECT g, g_tilde FROM images
+WHERE class = ? AND class IN (SELECT id FROM classes WHERE name IS NOT NULL)
+AND class NOT IN (SELECT class FROM base) ORDER BY sha256
+"""
+ImageBlobs = tuple[bytes, bytes | None]  # g, g~
+ClassBlobs = tuple[int, bytes, bytes | None, bytes | None, bytes | None]  # columns of `prototypes`
 
 
 @dataclass(frozen=True)
-class Shapes:
-    """Views and widths of the features of a store; no shape of g~ where g~ is g."""
+class Layout:
+    """How features of images, and the rows of classes, are kept as blobs."""
 
-    g: tuple[int, int]
-    g_tilde: tuple[int, int] | None
+    g: tuple[int, int]  # views and width
+    g_tilde: tuple[int, int] | None  # none where g~ is g
+    gate: dict[str, tuple[int, ...]]  # parts of the row of a class in the gate; none without a gate
 
-    @property
-    def specific(self) -> tuple[int, int]:
-        """The shape of g~."""
-        return self.g_tilde or self.g
+    @classmethod
+    def of(cls, network: Network, base: DualClassifier) -> Layout:
+        """Return the layout of a store."""
+        if base.gate is None:
+            return cls(network.shape, network.shape_tilde, {})
+        gate: dict[str, tuple[int, ...]] = {"gate.prototypes": network.shape, "gate.noise": (2,)}
+        if base.gate.metrics is not None:
+            gate["gate.metric_shares"] = (base.classes,)
+        return cls(network.shape, network.shape_tilde, gate)
 
-    def tensors(self, blobs: list[tuple[bytes, bytes | None]]) -> tuple[Tensor, Tensor]:
-        """Stack g and g~ (which is g where there is none)."""
+    def image_blobs(self, photo: Photo) -> ImageBlobs:
+        """Return the features of a photo."""
+        return to_blob(photo.g), None if self.g_tilde is None else to_blob(photo.g_tilde)
+
+    def features(self, blobs: Sequence[ImageBlobs]) -> Features:
+        """Stack the features of images."""
         g = from_blobs([pair[0] for pair in blobs], self.g)
-        if self.g_tilde is None:
-            return g, g
-        return g, from_blobs([pair[1] or b"" for pair in blobs], self.g_tilde)
+        tilde = g if self.g_tilde is None else from_blobs([pair[1] or b"" for pair in blobs], self.g_tilde)
+        return {"g": g, "g_tilde": tilde}
+
+    def class_blobs(self, extended: DualClassifier, known: int) -> list[ClassBlobs]:
+        """Return the rows of the classes after the first `known` ones."""
+        tensors = extended.tensors()
+        counts = extended.counts[known:].tolist()
+        parts = [tensors[name] for name in self.gate]
+        margins = tensors.get("gate.margins", torch.empty(0))
+        by_class = torch.split(margins, [count if count > 1 else 0 for count in counts] if self.gate else [0])
+        rows: list[ClassBlobs] = []
+        for index, count in enumerate(counts):
+            row = known + index
+            gate = own = None
+            if self.gate:
+                # counted from the end: noise has rows of novel classes alone
+                values = [part[row - extended.classes].flatten() for part in parts]
+                gate, own = to_blob(torch.cat(values)), to_blob(by_class[index])
+            g_tilde = None if self.g_tilde is None else to_blob(extended.h_tilde.means[row])
+            rows.append((count, to_blob(extended.h.means[row]), g_tilde, gate, own))
+        return rows
+
+    def class_tensors(self, rows: Sequence[ClassBlobs]) -> dict[str, Tensor]:
+        """Stack the rows of classes, by the names that they have among the tensors of a classifier."""
+        features = self.features([row[1:3] for row in rows])
+        counts = torch.tensor([row[0] for row in rows], dtype=torch.int64)
+        tensors = {"counts": counts, "h.means": features["g"], "h_tilde.means": features["g_tilde"]}
+        if self.gate:
+            sizes = [torch.Size(shape).numel() for shape in self.gate.values()]
+            gate = torch.split(from_blobs([row[3] or b"" for row in rows], (sum(sizes),)), sizes, dim=1)
+            for (name, shape), part in zip(self.gate.items(), gate, strict=True):
+                tensors[name] = part.reshape(len(rows), *shape)
+            margins = b"".join(row[4] or b"" for row in rows)
+            tensors |= {"gate.counts": counts, "gate.margins": from_blobs([margins], (-1,))[0]}
+        return tensors
 
 
-def derive(connection: sqlite3.Connection, classes: Iterable[int], shapes: Shapes) -> None:
-    """Bring prototypes and Delta in line with the facts about some classes."""
-    base = _base_prototypes(connection, shapes)
-    change = torch.zeros(base.shape, dtype=torch.int64)
-    for class_id in sorted(classes):
-        former = _novel_prototype(connection, class_id, shapes)
-        _renew_prototype(connection, class_id, shapes)
-        present = _novel_prototype(connection, class_id, shapes)
-        for sign, novel in ((-1, former), (1, present)):
-            if novel is not None:
-                change += sign * delta_of(base, novel)
+def derive(
+    connection: sqlite3.Connection, classes: Iterable[int], base: DualClassifier, layout: Layout
+) -> None:
+    """Derive the rows of some classes, and Delta, from the images recorded."""
+    chosen, h_tilde = sorted(classes), base.h_tilde
+    assert isinstance(h_tilde, ResistingPrototypes)
+    change = torch.zeros_like(h_tilde.delta)
+    for start in range(0, len(chosen), AT_ONCE):
+        some = [(class_id,) for class_id in chosen[start : start + AT_ONCE]]
+        change -= accumulate(
+            torch.zeros_like(change), h_tilde.trained, _stored_means(connection, some, layout)
+        )
+        connection.executemany("DELETE FROM prototypes WHERE class = ?", some)
+        images = {key: connection.execute(_IMAGES, key).fetchall() for key in some}
+        images = {key: rows for key, rows in images.items() if rows}
+        if not images:
+            continue
+        labels = [base.classes + index for index, rows in enumerate(images.values()) for _ in rows]
+        features = layout.features([row for rows in images.values() for row in rows])
+        extended = base.extend(features, torch.tensor(labels))
+        assert isinstance(extended.h_tilde, ResistingPrototypes)
+        change += extended.h_tilde.delta - h_tilde.delta
+        rows = zip(images, layout.class_blobs(extended, base.classes), strict=True)
+        connection.executemany(
+            "INSERT INTO prototypes VALUES (?, ?, ?, ?, ?, ?)", [(*key, *blobs) for key, blobs in rows]
+        )
     if bool(change.any()):
-        _add_to_delta(connection, change, shapes)
+        connection.execute("UPDATE delta SET sums = ?", (to_blob(read_delta(connection, base) + change),))
 
 
-def read_delta(connection: sqlite3.Connection, shapes: Shapes) -> tuple[list[int], Tensor]:
-    """Return the class of each base prototype and Delta (B, V, d~) in units of 2^-40."""
-    rows = connection.execute(
-        "SELECT base.class, delta.sums FROM base JOIN delta ON delta.base = base.id ORDER BY base.id"
-    ).fetchall()
-    return [row[0] for row in rows], from_blobs([row[1] for row in rows], shapes.specific, "<i8")
+def read_delta(connection: sqlite3.Connection, base: DualClassifier) -> Tensor:
+    """Return Delta (B, V, d~) of all base classes, in the units of `classifiers.resistance`."""
+    (sums,) = connection.execute("SELECT sums FROM delta").fetchone()
+    return from_blobs([sums], tuple(base.h_tilde.means.shape), "<i8")[0]
 
 
-def class_prototype(base: Tensor, counts: Tensor, features: Tensor) -> Tensor:
-    """Mean (V, d) of base prototypes (n, V, d), each of `counts` images, and further features (K, V, d)."""
-    nothing = torch.zeros(len(features), dtype=torch.int64)
-    if not len(base):
-        return prototypes(features, nothing, [0])[0]
-    start, total = base[:1], counts[:1]
-    if len(base) > 1:
-        total = counts.sum(0, keepdim=True)
-        start = (base * (counts / total)[:, None, None]).sum(0, keepdim=True)
-    return calibrate_labelled(start, total, features, nothing)[0][0]
-
-
-def _renew_prototype(connection: sqlite3.Connection, class_id: int, shapes: Shapes) -> None:
-    connection.execute("DELETE FROM prototypes WHERE class = ?", (class_id,))
-    named = connection.execute("SELECT 1 FROM classes WHERE id = ? AND name IS NOT NULL", (class_id,))
-    if named.fetchone() is None:
-        return
-    base = connection.execute(
-        "SELECT g, g_tilde, count FROM base WHERE class = ? ORDER BY id", (class_id,)
-    ).fetchall()
-    taught = connection.execute(
-        f"SELECT g, g_tilde FROM images WHERE class = ? AND {TAUGHT} ORDER BY sha256", (class_id,)
-    ).fetchall()
-    counts = torch.tensor([row[2] for row in base], dtype=torch.int64)
-    starts, features = shapes.tensors([row[:2] for row in base]), shapes.tensors(taught)
-    g, g_tilde = (class_prototype(*pair) for pair in zip(starts, (counts, counts), features, strict=True))
-    blobs = (to_blob(g), None if shapes.g_tilde is None else to_blob(g_tilde))
-    connection.execute("INSERT INTO prototypes VALUES (?, ?, ?, ?)", (class_id, not base, *blobs))
-
-
-def _novel_prototype(connection: sqlite3.Connection, class_id: int, shapes: Shapes) -> Tensor | None:
-    """Return the prototype of h~ of a class that came after the base session, as it is stored now."""
-    row = connection.execute(
-        "SELECT g, g_tilde FROM prototypes WHERE class = ? AND novel", (class_id,)
-    ).fetchone()
-    return None if row is None else shapes.tensors([row])[1][0]
-
-
-def _base_prototypes(connection: sqlite3.Connection, shapes: Shapes) -> Tensor:
-    rows = connection.execute("SELECT g, g_tilde FROM base ORDER BY id").fetchall()
-    return shapes.tensors(rows)[1]
-
-
-def _add_to_delta(connection: sqlite3.Connection, change: Tensor, shapes: Shapes) -> None:
-    _, sums = read_delta(connection, shapes)
-    ids = connection.execute("SELECT id FROM base ORDER BY id").fetchall()
-    rows = [(to_blob(row), id_) for row, (id_,) in zip(sums + change, ids, strict=True)]
-    connection.executemany("UPDATE delta SET sums = ? WHERE base = ?", rows)
+def _stored_means(connection: sqlite3.Connection, classes: Sequence[tuple[int]], layout: Layout) -> Tensor:
+    """Return the prototypes of h~ of those classes that have a row."""
+    query = "SELECT g, g_tilde FROM prototypes WHERE class = ?"
+    rows = [row for key in classes for row in connection.execute(query, key)]
+    return layout.features(rows)["g_tilde"]

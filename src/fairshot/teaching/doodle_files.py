@@ -11,8 +11,8 @@ from PIL import Image
 from fairshot.benchmarks import load_stream
 from fairshot.benchmarks.pictures import Bytes
 from fairshot.benchmarks.stream import Session, StreamSettings
-from fairshot.errors import UserError
 from fairshot.files import write_atomically
+from fairshot.teaching.folders import check_free
 
 
 def write_doodles(folder: Path, photos: int = 5) -> int:
@@ -21,8 +21,7 @@ def write_doodles(folder: Path, photos: int = 5) -> int:
     Test drawings are the second half of each class's: the first half is held out for choosing confidence.
     Dark ink on light paper, as people draw. Returns how many files were written.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} exists already; give the name of a new folder")
+    check_free(folder)
     stream = load_stream("doodles", StreamSettings(shots=photos))
     written = 0
     for number, session in enumerate(stream.sessions):

@@ -1,11 +1,11 @@
-"""How well a store does on a folder of images: one sub-folder a class, named like the class.
+"""How well a store does on a folder of images: one sub-folder per class, named like the class.
 
-Sub-folders whose names the store does not know hold unknown things: they should be answered "unknown".
+Images in sub-folders whose names the store does not know should be answered "unknown".
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from unicodedata import normalize
@@ -15,13 +15,16 @@ import numpy.typing as npt
 import torch
 
 from fairshot.benchmarks.images import is_image_name
-from fairshot.benchmarks.pictures import Pictures
 from fairshot.errors import UserError
 from fairshot.models.embedder import Features
 from fairshot.progress import SILENT, Reporter
+from fairshot.teaching.confidence import ENOUGH, KEEP, Confidence
+from fairshot.teaching.errors import TooFewHeldOut, UnreadablePhotos
+from fairshot.teaching.held_out import trials_of
 from fairshot.teaching.store import Store
 
 BINS = 10  # of confidence, for the calibration error
+AT_ONCE = 64  # images that are read and embedded together
 Flags = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
@@ -74,18 +77,15 @@ class LabelledFeatures:
     names: list[str]
     features: Features
 
-    def among(self, names: Container[str]) -> LabelledFeatures:
-        """Select the images of some classes."""
-        return self._take([index for index, name in enumerate(self.names) if name in names])
-
     def halves(self) -> tuple[LabelledFeatures, LabelledFeatures]:
         """Halve the images, which come class by class: one half to choose something on, one to measure it."""
-        every = range(len(self.names))
-        return self._take(every[::2]), self._take(every[1::2])
+        return self.take(slice(None, None, 2)), self.take(slice(1, None, 2))
 
-    def _take(self, chosen: Sequence[int]) -> LabelledFeatures:
-        features = {key: value[list(chosen)] for key, value in self.features.items()}
-        return LabelledFeatures([self.names[index] for index in chosen], features)
+    def take(self, chosen: slice) -> LabelledFeatures:
+        """Return some of the images."""
+        return LabelledFeatures(
+            self.names[chosen], {key: value[chosen] for key, value in self.features.items()}
+        )
 
 
 def read_folder(store: Store, folder: str | Path, reporter: Reporter = SILENT) -> LabelledFeatures:
@@ -97,37 +97,54 @@ def read_folder(store: Store, folder: str | Path, reporter: Reporter = SILENT) -
     if not paths:
         raise UserError(f"{folder} holds no images; expected {folder}/<class>/<image>.jpg (or .png, ...)")
     names: list[str] = []
-    parts: dict[str, list[torch.Tensor]] = {"g": [], "g_tilde": []}
+    parts: list[Features] = []
+    unreadable: dict[str, str] = {}
     with reporter.track("reading", len(paths)) as advance:
-        for start in range(0, len(paths), 64):
-            some = paths[start : start + 64]
-            read = store.network.preparation.read(some)
-            for path, reason in read.unreadable.items():
-                reporter.say(f"skipped {path}: {reason}")
+        for start in range(0, len(paths), AT_ONCE):
+            some = paths[start : start + AT_ONCE]
+            try:
+                read = store.read(some)
+            except UnreadablePhotos as problem:
+                unreadable |= problem.reasons
+            else:
+                unreadable |= read.unreadable
+                parts.append(store.network.embed(read.pictures))
+                names += [normalize("NFC", path.relative_to(folder).parts[0]) for path in read.photos]
             advance(len(some))
-            if not read.files:
-                continue
-            features = store.network.embed_together(Pictures.from_list(read.pictures))
-            for name, part in parts.items():
-                part.append(features[name])
-            names += [normalize("NFC", path.relative_to(folder).parts[0]) for path in read.files]
     if not names:
         raise UserError(f"none of the {len(paths)} images in {folder} can be read")
-    return LabelledFeatures(names, {name: torch.cat(part) for name, part in parts.items()})
+    for path, reason in unreadable.items():
+        reporter.say(f"skipped {path}: {reason}")
+    return LabelledFeatures(names, {key: torch.cat([part[key] for part in parts]) for key in parts[0]})
+
+
+def choose_confidence(
+    store: Store, held_out: LabelledFeatures, source: str, keep: float = KEEP
+) -> LabelledFeatures:
+    """Choose confidence and threshold on one half of the images, and return the other to measure them on."""
+    choosing, measuring = held_out.halves()
+    snapshot = store.snapshot()
+    labels = {name: label for label, name in enumerate(snapshot.names)}
+    known = torch.tensor([labels.get(name, -1) for name in choosing.names])
+    trials = trials_of(snapshot.classifier, choosing.features, known)
+    if len(trials.known) < ENOUGH:
+        raise TooFewHeldOut(len(trials.known), ENOUGH)
+    store.set_confidence(Confidence.fit(trials, f"{len(trials.known)} images of {source}", keep=keep))
+    return measuring
 
 
 def evaluate(store: Store, labelled: LabelledFeatures, rejection_rate: float = 0.1) -> Evaluation:
     """Compare the answers of a store with the classes the images show."""
     from sklearn.metrics import roc_auc_score  # a second to import, and no other command of a store needs it
 
-    answers = store.answer(labelled.features, top=1)
+    answers = store.predict(labelled.features, top=1)
     base = {info.name: info.base for info in store.classes()}
     known = np.array([name in base for name in labelled.names])
     trained = np.array([base.get(name, False) for name in labelled.names])
     right = np.array(
         [answer.top[0].name == name for answer, name in zip(answers, labelled.names, strict=True)]
     )
-    sure, familiar = (
+    sure, p_known = (
         np.array([getattr(answer, kind) for answer in answers]) for kind in ("confidence", "p_known")
     )
     refused = np.array([answer.answer is None for answer in answers])
@@ -140,7 +157,7 @@ def evaluate(store: Store, labelled: LabelledFeatures, rejection_rate: float = 0
         base_accuracy=_share(right, known & trained),
         taught_accuracy=_share(right, known & ~trained),
         calibration_error=_calibration_error(sure[known], right[known]),
-        auroc=float(roc_auc_score(known, familiar)) if known.any() and not known.all() else None,
+        auroc=float(roc_auc_score(known, p_known)) if known.any() and not known.all() else None,
         unknown_found=_share(refused, ~known),
         known_refused=_share(refused, known),
         rejection_rate=rejection_rate,

@@ -1,4 +1,4 @@
-"""The log of a store: every change of a fact with its value before and after, grouped into events."""
+"""The event log of a store: every change of a recorded value, with the value before and after, by event."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from fairshot.errors import UserError
 
 Value = str | bytes | int | None
 
-# Each kind of fact: how it is read, and how it is written (value, key).
-_FACTS = {
+# Each kind of recorded value: how it is read, and how it is written (value, key).
+_RECORDED = {
     "class": ("SELECT name FROM classes WHERE id = ?", "UPDATE classes SET name = ? WHERE id = ?"),
     "image": ("SELECT class FROM images WHERE id = ?", "UPDATE images SET class = ? WHERE id = ?"),
     "base": ("SELECT class FROM base WHERE id = ?", "UPDATE base SET class = ? WHERE id = ?"),
     "sample": ("SELECT kept FROM unlabelled WHERE id = ?", "UPDATE unlabelled SET kept = ? WHERE id = ?"),
     "setting": ("SELECT value FROM settings WHERE key = ?", "UPDATE settings SET value = ? WHERE key = ?"),
 }
-_TOUCHED = """
+_CHANGED = """
 SELECT key FROM changes WHERE event > :after AND subject = 'class'
 UNION SELECT before FROM changes WHERE event > :after AND subject IN ('image', 'base')
 UNION SELECT after FROM changes WHERE event > :after AND subject IN ('image', 'base')
@@ -40,30 +40,32 @@ class Event:
     def sentence(self) -> str:
         """Tell it in a few words."""
         detail = self.detail
-        if self.kind == "undo":
-            undone = Event(detail["event"], self.at, detail["kind"], detail, True)
-            return f"undo of {undone.id}: {undone.sentence()}"
-        if self.kind == "teach":
-            return (
-                f"teach {detail['name']}, {detail['photos']} {'photos' if detail['photos'] > 1 else 'photo'}"
-            )
-        if self.kind == "new":
-            places = {"run": "from the run", "backbone": "on the backbone", "base": "with the images of"}
-            told = [f"{words} {detail[key]}" for key, words in places.items() if key in detail]
-            return " ".join(["new store", *told])
-        if self.kind == "confidence":
-            return f"confidence chosen on {detail['source']}"
-        if self.kind == "adapt":
-            return f"adapt to {detail['images']} images"
-        words = {"rename": " to ", "merge": " into "}
-        other = next((words[self.kind] + detail[key] for key in ("to", "into") if key in detail), "")
+        match self.kind:
+            case "undo":
+                undone = Event(detail["event"], self.at, detail["kind"], detail, True)
+                return f"undo of {undone.id}: {undone.sentence()}"
+            case "teach":
+                photos = detail["photos"]
+                return f"teach {detail['name']}, {photos} {'photos' if photos > 1 else 'photo'}"
+            case "new":
+                sources = {"run": "from the run", "backbone": "on the backbone", "base": "with the images of"}
+                told = [f"{words} {detail[key]}" for key, words in sources.items() if key in detail]
+                return " ".join(["new store", *told])
+            case "confidence":
+                return f"confidence chosen on {detail['source']}"
+            case "adapt":
+                return f"adapt to {detail['images']} images"
+            case "rename":
+                return f"rename {detail['name']} to {detail['to']}"
+            case "merge":
+                return f"merge {detail['name']} into {detail['into']}"
         about = detail["name"] if "name" in detail else ", ".join(f"{k} {v}" for k, v in detail.items())
-        return f"{self.kind} {about}{other}"
+        return f"{self.kind} {about}"
 
 
 @dataclass
 class EventLog:
-    """Changes facts inside a transaction, and remembers how they were."""
+    """One event: changes recorded values inside a transaction, and logs what they were."""
 
     connection: sqlite3.Connection
     kind: str
@@ -77,8 +79,8 @@ class EventLog:
         self.event = cursor.lastrowid or 0
 
     def change(self, subject: str, key: Value, value: Value) -> None:
-        """Give a fact another value."""
-        read, write = _FACTS[subject]
+        """Give a recorded value another value."""
+        read, write = _RECORDED[subject]
         before = self.connection.execute(read, (key,)).fetchone()[0]
         self.connection.execute(write, (value, key))
         self.connection.execute(
@@ -95,16 +97,16 @@ class EventLog:
         return class_id
 
     def describe(self, **detail: Any) -> None:
-        """Add to what history tells of this event."""
+        """Add to what the history tells of this event."""
         self.detail |= detail
         self.connection.execute(
             "UPDATE events SET detail = ? WHERE id = ?", (json.dumps(self.detail), self.event)
         )
 
 
-def touched_classes(connection: sqlite3.Connection, after: int) -> set[int]:
+def changed_classes(connection: sqlite3.Connection, after: int) -> set[int]:
     """Return the classes that events later than `after` may have changed."""
-    return {row[0] for row in connection.execute(_TOUCHED, {"after": after}) if row[0] is not None}
+    return {row[0] for row in connection.execute(_CHANGED, {"after": after}) if row[0] is not None}
 
 
 def last_event(connection: sqlite3.Connection) -> int:
@@ -113,7 +115,7 @@ def last_event(connection: sqlite3.Connection) -> int:
 
 
 def undo(connection: sqlite3.Connection) -> Event:
-    """Write back what the last event that still stands had changed; return that event."""
+    """Write back the values before the last event that still stands; return that event."""
     row = connection.execute(
         "SELECT id, at, kind, detail FROM events WHERE undone_by IS NULL AND kind NOT IN ('new', 'undo') "
         "ORDER BY id DESC LIMIT 1"
@@ -121,13 +123,13 @@ def undo(connection: sqlite3.Connection) -> Event:
     if row is None:
         raise UserError("there is nothing to undo: the store is as it was made")
     undone = Event(row[0], row[1], row[2], json.loads(row[3]), True)
-    ledger = EventLog(connection, "undo", {"event": undone.id, "kind": undone.kind, **undone.detail})
+    log = EventLog(connection, "undo", {"event": undone.id, "kind": undone.kind, **undone.detail})
     changes = connection.execute(
         "SELECT subject, key, before FROM changes WHERE event = ? ORDER BY position DESC", (undone.id,)
     ).fetchall()
     for subject, key, before in changes:
-        ledger.change(subject, key, before)
-    connection.execute("UPDATE events SET undone_by = ? WHERE id = ?", (ledger.event, undone.id))
+        log.change(subject, key, before)
+    connection.execute("UPDATE events SET undone_by = ? WHERE id = ?", (log.event, undone.id))
     return undone
 
 

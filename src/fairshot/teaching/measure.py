@@ -14,13 +14,15 @@ import numpy as np
 import torch
 from PIL import Image
 
+from fairshot.classifiers.dual import DualClassifier, PrototypeSettings
 from fairshot.models.embedder import Embedder
+from fairshot.models.flips import FlipViews
 from fairshot.progress import SILENT, Reporter
-from fairshot.teaching.creation import BaseClasses, StoreSpec, create_store
-from fairshot.teaching.database import connect, to_blob, transaction
-from fairshot.teaching.from_backbone import model_settings
+from fairshot.teaching.backbone_spec import model_settings
+from fairshot.teaching.creation import StoreSpec
+from fairshot.teaching.database import DATABASE, connect, to_blob, transaction
 from fairshot.teaching.network import Network
-from fairshot.teaching.store import DATABASE, Store
+from fairshot.teaching.store import Store
 
 BASE_CLASSES = 60
 PHOTO_SIZE = (1280, 960)
@@ -39,26 +41,26 @@ class Timing:
 
 def measure_store(
     backbone: str = "resnet18",
-    sr_width: int | None = 2048,
+    sr_width: int = 2048,
     many_classes: int = 100_000,
     repeats: int = REPEATS,
     reporter: Reporter = SILENT,
 ) -> list[Timing]:
-    """Time a store on an untrained backbone: speed does not depend on what it learnt.
+    """Time a store of SSS on an untrained backbone: speed does not depend on what it learnt.
 
-    With `sr_width` it is a store of SSS: two views of a photo, two looks, Resistance. Photos are JPEG files.
+    Two views of a photo, g and g~, Resistance. Photos are JPEG files.
     """
-    with tempfile.TemporaryDirectory() as place:
-        photos = _photos(Path(place), 5 * repeats)
-        folder = Path(place) / "store"
-        _found(folder, backbone, sr_width, photos[0])
+    with tempfile.TemporaryDirectory() as temporary:
+        photos = _photos(Path(temporary), 5 * repeats)
+        folder = Path(temporary) / "store"
+        _create(folder, backbone, sr_width, photos[0])
         _fill(folder, 1000 - BASE_CLASSES, "some", reporter, photos_each=5)
         timings = [_timed("open a store of 1,000 classes", lambda: _open(folder), repeats, 1.0)]
         with Store(folder) as store:
-            lessons = iter(range(repeats + 1))
+            numbers = iter(range(repeats + 1))
 
             def teach() -> None:
-                number = next(lessons) % repeats
+                number = next(numbers) % repeats
                 store.teach(f"new {number}", photos[5 * number : 5 * number + 5])
 
             teach()
@@ -86,39 +88,38 @@ def _open(folder: Path) -> None:
         store.snapshot()
 
 
-def _found(folder: Path, backbone: str, sr_width: int | None, photo: Path) -> None:
-    """Make a store whose first base class looks like a photo, so that asking for it takes both looks."""
+def _create(folder: Path, backbone: str, sr_width: int, photo: Path) -> None:
+    """Make a store whose first base class resembles a photo, so that g~ decides on it."""
     embedder = Embedder(model_settings(backbone, pretrained=False), 3, sr_width)
-    network = Network(embedder, (False, True) if sr_width else (False,))
+    network = Network(embedder, FlipViews(flip=True))
     draw = torch.Generator().manual_seed(0)
     g = torch.rand(BASE_CLASSES, *network.shape, generator=draw)
-    g[0] = network.embed(network.preparation.pictures([photo]))["g"][0]
-    base = BaseClasses(
-        names=[f"base {number}" for number in range(BASE_CLASSES)],
-        g=g,
-        g_tilde=torch.rand(BASE_CLASSES, *(network.shape_tilde or network.shape), generator=draw),
-        counts=[500] * BASE_CLASSES,
-    )
-    founding = StoreSpec(network, base, gamma=0.2) if sr_width else StoreSpec(network)
-    create_store(folder, founding).close()
+    g[0] = network.embed(network.preparation.read([photo]).pictures)["g"][0]
+    g_tilde = torch.rand(BASE_CLASSES, network.views.count, sr_width, generator=draw)
+    features = {"g": g, "g_tilde": g_tilde}
+    base = DualClassifier.fit(PrototypeSettings(), features, torch.arange(BASE_CLASSES), BASE_CLASSES)
+    names = [f"base {number}" for number in range(BASE_CLASSES)]
+    Store.create(folder, StoreSpec(network, base, names)).close()
 
 
 def _fill(folder: Path, classes: int, word: str, reporter: Reporter, photos_each: int = 0) -> None:
-    """Add classes of random features, past the lessons that would take hours."""
+    """Add classes of random features straight to the tables: teaching them would take hours."""
     with Store(folder) as store:
-        shapes = store.shapes
+        shapes = [means.shape[1:] for means in (store.base.h.means, store.base.h_tilde.means)]
     connection = connect(folder / DATABASE)
     draw = torch.Generator().manual_seed(1)
 
-    def blobs() -> tuple[bytes, bytes | None]:
-        g = to_blob(torch.rand(shapes.g, generator=draw))
-        return g, None if shapes.g_tilde is None else to_blob(torch.rand(shapes.g_tilde, generator=draw))
+    def blobs() -> tuple[bytes, bytes]:
+        g, g_tilde = (torch.rand(shape, generator=draw) for shape in shapes)
+        return to_blob(g), to_blob(g_tilde)
 
     with transaction(connection), reporter.track("filling the store", classes) as advance:
         connection.execute("INSERT INTO events (at, kind, detail) VALUES ('', 'fill', '{}')")
         for number in range(classes):
             cursor = connection.execute("INSERT INTO classes (name) VALUES (?)", (f"{word} {number}",))
-            connection.execute("INSERT INTO prototypes VALUES (?, 1, ?, ?)", (cursor.lastrowid, *blobs()))
+            connection.execute(
+                "INSERT INTO prototypes VALUES (?, 5, ?, ?, NULL, NULL)", (cursor.lastrowid, *blobs())
+            )
             for _ in range(photos_each):
                 connection.execute(
                     "INSERT INTO images (sha256, class, g, g_tilde, thumbnail) VALUES (?, ?, ?, ?, x'')",

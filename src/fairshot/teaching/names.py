@@ -7,9 +7,9 @@ import unicodedata
 
 from fairshot.errors import UserError
 
-UNKNOWN = "unknown"  # what is answered in place of a class
+UNKNOWN = "unknown"  # the answer for images of no known class
 LONGEST = 100
-# Unicode categories; among "Cf" are reversals of direction.
+# Unicode categories; "Cf" holds characters that reverse the direction of text.
 INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 JOINERS = ("\u200c", "\u200d")  # part of the spelling of some languages and emoji
 

@@ -1,4 +1,4 @@
-"""The store as one ONNX model: an image in; a score for each class, confidence and p_known out."""
+"""The store as one ONNX model: an image in; a score per class, confidence and p_known out."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from fairshot.benchmarks.images import decode_image
-from fairshot.classifiers.combination import separately
-from fairshot.classifiers.similarity import similarity_to
 from fairshot.errors import UserError
 from fairshot.models.pixels import DevicePictures
 from fairshot.teaching.confidence import Decisions
+from fairshot.teaching.errors import NoClasses
 from fairshot.teaching.network import Network
 from fairshot.teaching.snapshot import Snapshot
 from fairshot.teaching.store import Store
@@ -39,30 +38,22 @@ class Checked:
     difference: float  # largest, of any score
 
 
-class Answering(nn.Module):
-    """The embedder and a snapshot of the classes as one network."""
-
-    first: Tensor
-    second: Tensor
+class StoreModule(nn.Module):
+    """The embedder and the classifier of a snapshot as one network."""
 
     def __init__(self, network: Network, snapshot: Snapshot) -> None:
         super().__init__()
-        self.network, self.embedder = network, network.embedder
-        self.base_classes, self.confidence = snapshot.base_classes, snapshot.confidence
-        self.register_buffer("first", snapshot.first)
-        self.register_buffer("second", snapshot.second)
+        self.embedder, self.views = network.embedder, network.views
+        self.classifier, self.confidence = snapshot.classifier, snapshot.confidence
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return scores (N, C), confidence and p_known (N,) of images (N, C, size, size) in 0 .. 1."""
-        views = [self.embedder(view) for view in self.network.views(images)]
-        g, g_tilde = (self.network.joined([view[kind] for view in views]) for kind in range(2))
-        scores = similarity_to(g, self.first)
-        second_look = torch.zeros_like(scores[:, 0], dtype=torch.bool)
-        if self.base_classes:
-            second = similarity_to(g_tilde, self.second)
-            scores, second_look = separately(scores, second, self.base_classes)
-        decisions = Decisions.of(scores, second_look)
-        return scores, self.confidence.right.of(decisions), self.confidence.familiar.of(decisions)
+        passes = [self.embedder(transform(images)) for transform in self.views.transforms]
+        g, g_tilde = (self.views.combine(torch.stack(kind, dim=1)) for kind in zip(*passes, strict=True))
+        decision = self.classifier.decide({"g": g, "g_tilde": g_tilde})
+        decisions = Decisions.of(*decision)
+        right, known = self.confidence.right, self.confidence.known
+        return decision.scores, right.probability(decisions), known.probability(decisions)
 
 
 def export_onnx(store: Store, path: str | Path) -> Checked:
@@ -77,25 +68,27 @@ def export_onnx(store: Store, path: str | Path) -> Checked:
             f"ONNX needs more packages: pip install 'fairshot[export]' ({problem.name})"
         ) from None
     snapshot = store.snapshot()
-    if not snapshot.entries:
-        raise UserError("the store knows no class yet; teach it one first")
-    model = Answering(store.network, snapshot).eval()
+    if not snapshot.rows:
+        raise NoClasses
+    model = StoreModule(store.network, snapshot).eval()
     images = _images(store)
+    with torch.no_grad():
+        expected = model(images)  # before the export: what the classifier computes once is then constant
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as place:
-        partial = Path(place) / "model.onnx"
+    with tempfile.TemporaryDirectory(dir=path.parent) as temporary:
+        partial = Path(temporary) / "model.onnx"
         _write(model, images[:2], _properties(store, snapshot), partial)
-        difference, *unsure = _differences(model, images, partial)
-        if not (difference <= TOLERANCE and max(unsure) <= 100 * TOLERANCE):
+        difference, *of_probabilities = _differences(expected, images, partial)
+        if not (difference <= TOLERANCE and max(of_probabilities) <= 100 * TOLERANCE):
             raise UserError(
                 f"{path} was not written: onnxruntime and torch differ by {difference:.1e} in a score "
-                f"and by {max(unsure):.1e} in a probability"
+                f"and by {max(of_probabilities):.1e} in a probability"
             )
         os.replace(partial, path)
-    return Checked(len(snapshot.entries), len(images), difference)
+    return Checked(len(snapshot.rows), len(images), difference)
 
 
-def _write(model: Answering, images: Tensor, properties: dict[str, str], path: Path) -> None:
+def _write(model: StoreModule, images: Tensor, properties: dict[str, str], path: Path) -> None:
     """Write the model as torch exports it for such images, any number of them, with its properties."""
     import onnx
 
@@ -116,14 +109,12 @@ def _write(model: Answering, images: Tensor, properties: dict[str, str], path: P
     onnx.save(written, path)
 
 
-def _differences(model: Answering, images: Tensor, path: Path) -> list[float]:
+def _differences(expected: tuple[Tensor, ...], images: Tensor, path: Path) -> list[float]:
     """Return, for each output, how far onnxruntime is from torch at most."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     found = session.run(None, {"image": images.numpy()})
-    with torch.inference_mode():
-        expected = model(images)
     return [float(np.abs(a - b.numpy()).max()) for a, b in zip(found, expected, strict=True)]
 
 
@@ -132,7 +123,7 @@ def _properties(store: Store, snapshot: Snapshot) -> dict[str, str]:
     preparation = store.network.preparation
     return {
         "class_names": json.dumps(snapshot.names, ensure_ascii=False),
-        "base_classes": str(snapshot.base_classes),
+        "base_classes": str(snapshot.classifier.base_classes),
         "unknown_below": repr(snapshot.confidence.threshold),
         "short_side": str(preparation.short_side),
         "size": str(store.network.embedder.settings.size),
@@ -141,20 +132,19 @@ def _properties(store: Store, snapshot: Snapshot) -> dict[str, str]:
 
 
 def _images(store: Store) -> Tensor:
-    """Return input images to compare on: what the store was shown, and noise."""
+    """Return input images to compare on: thumbnails of stored images, and noise."""
     embedder, channels = store.network.embedder, store.network.preparation.channels
     noise = np.random.default_rng(0).integers(0, 256, (4, 64, 64, channels), dtype=np.uint8)
     pictures = list(noise)
     for info in store.classes()[:: max(1, len(store.classes()) // CHECKED_IMAGES)]:
         for content in store.thumbnails(info.name, 1):
             pictures.append(decode_image(content, f"the stored image of {info.name}", channels))
-    prepared = store.network.preparation.pictures(pictures)
-    return embedder.test_view(DevicePictures.from_pictures(prepared))
+    return embedder.test_view(DevicePictures.from_pictures(store.read(pictures).pictures))
 
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Keep the exporter's remarks to itself."""
+    """Keep the remarks of the exporter off the terminal."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from fairshot.benchmarks.cache import Resize
 from fairshot.benchmarks.images import as_pictures, read_image
 from fairshot.benchmarks.pictures import Bytes, Pictures
 from fairshot.errors import UserError
+from fairshot.teaching.errors import UnreadablePhotos
 
 THUMBNAIL_SIDE = 96
 ABOUT = 1.5  # times the short side, below which the embedder's own resampling is good enough
@@ -24,11 +25,11 @@ INK = 64  # grey level from which a pixel belongs to a drawing
 
 @dataclass(frozen=True)
 class ReadPhotos:
-    """The files of a list that could be read, their pictures, and why the others could not."""
+    """Prepared pictures of the photos that could be read, and why the other files could not."""
 
-    files: list[Path]
-    pictures: list[Bytes]
-    unreadable: dict[Path, str]
+    photos: list[Any]  # as they were given
+    pictures: Pictures
+    unreadable: dict[str, str]  # by path
 
 
 @dataclass(frozen=True)
@@ -39,22 +40,25 @@ class Preparation:
     short_side: int  # pixels; much larger photos are shrunk to it, with every pixel counted
     drawing_side: int | None  # of drawings, white ink on black and filling the frame; none: photos
 
-    def pictures(self, images: Sequence[Any]) -> Pictures:
-        """Take photos as paths, arrays or PIL images, upright and as large as needed."""
-        return as_pictures(images, self.channels, self.picture)
+    def read(self, photos: Sequence[Any] | Pictures) -> ReadPhotos:
+        """Prepare photos given as paths, arrays or PIL images; `Pictures` are prepared already.
 
-    def read(self, files: Sequence[Path]) -> ReadPhotos:
-        """Read image files, and leave out those that cannot be read."""
-        readable: list[Path] = []
-        pictures: list[Bytes] = []
-        unreadable: dict[Path, str] = {}
-        for file in files:
+        Of a list of paths, files that cannot be read are left out; that none can be read is an error.
+        """
+        if isinstance(photos, Pictures):
+            return ReadPhotos(list(photos), photos, {})
+        if not _are_paths(photos):
+            return ReadPhotos(list(photos), as_pictures(photos, self.channels, self.picture), {})
+        files, pictures, unreadable = [], [], {}
+        for file in photos:
             try:
                 pictures.append(self.picture(read_image(file, self.channels)))
-                readable.append(file)
+                files.append(file)
             except UserError as problem:
-                unreadable[file] = str(problem).removeprefix(f"{file}: ")
-        return ReadPhotos(readable, pictures, unreadable)
+                unreadable[str(file)] = str(problem).removeprefix(f"{file}: ")
+        if not files:
+            raise UnreadablePhotos(unreadable)
+        return ReadPhotos(files, Pictures.from_list(pictures), unreadable)
 
     def picture(self, image: Bytes) -> Bytes:
         """Prepare one image (H, W, channels)."""
@@ -65,10 +69,15 @@ class Preparation:
         return Resize(self.short_side).apply(image)
 
 
+def _are_paths(photos: Sequence[Any]) -> bool:
+    listed = isinstance(photos, list | tuple) and len(photos) > 0
+    return listed and all(isinstance(photo, str | os.PathLike) for photo in photos)
+
+
 def as_drawing(image: Bytes, side: int) -> Bytes:
     """Turn a drawing into white ink on black and, unless it has the right size already, fill the frame.
 
-    Paper is where the border is: a drawing with a bright border is dark ink on light paper.
+    A drawing with a bright border is dark ink on light paper.
     """
     border = np.concatenate([image[0], image[-1], image[:, 0], image[:, -1]])
     if np.median(border) > 127:
@@ -85,13 +94,13 @@ def as_drawing(image: Bytes, side: int) -> Bytes:
 
 
 def fingerprint(picture: Bytes) -> bytes:
-    """Return the SHA-256 of the pixels: two files that look the same to the embedder are one photo."""
+    """Return the SHA-256 of the pixels: files that give the same pixels are one photo."""
     return hashlib.sha256(repr(picture.shape).encode() + np.ascontiguousarray(picture).tobytes()).digest()
 
 
 def thumbnail(picture: Bytes) -> bytes:
     """Return a small PNG of a drawing, or a small JPEG of a photo."""
-    image = _image(picture)
+    image = Image.fromarray(picture[:, :, 0] if picture.shape[2] == 1 else picture)
     image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
     file = io.BytesIO()
     if image.mode == "L":
@@ -99,7 +108,3 @@ def thumbnail(picture: Bytes) -> bytes:
     else:
         image.save(file, "JPEG", quality=80)
     return file.getvalue()
-
-
-def _image(picture: Bytes) -> Image.Image:
-    return Image.fromarray(picture[:, :, 0] if picture.shape[2] == 1 else picture)

@@ -1,14 +1,19 @@
-"""What a store can tell about itself."""
+"""What a store can tell about itself, and the images in it."""
 
 from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
-from fairshot.teaching.derived import TAUGHT, Shapes
-from fairshot.teaching.teach_report import Stored
+from torch import Tensor
+
+from fairshot.classifiers.dual import DualClassifier
+from fairshot.models.embedder import Features
+from fairshot.teaching.database import to_blob
+from fairshot.teaching.derived import TAUGHT, Layout
+from fairshot.teaching.network import Photo
 
 SHOWN_THUMBNAILS = 5
 _NAMED = "images.class IN (SELECT id FROM classes WHERE name IS NOT NULL)"
@@ -21,29 +26,62 @@ class ClassInfo:
     name: str
     base: bool  # trained, not taught
     photos: int  # taught
-    trained_on: int  # images behind its base prototype
+    trained_on: int  # training images of its base classes
     calibrated: bool  # whether `adapt` moved it
 
 
-def class_infos(connection: sqlite3.Connection) -> list[ClassInfo]:
-    """Return all classes: base classes in the order of training, then taught ones by name."""
+@dataclass(frozen=True)
+class Stored:
+    """Images of a store: their ids, class ids and features."""
+
+    ids: list[int]
+    classes: list[int]
+    features: Features
+
+
+def class_infos(
+    connection: sqlite3.Connection, counts: Tensor, calibrated: Container[int] = ()
+) -> list[ClassInfo]:
+    """Return all classes: base classes in the order of training, then taught ones by name.
+
+    `counts` (B,) are the training images of base classes, `calibrated` the ids of classes that moved.
+    """
     rows = connection.execute(
         f"""
-        SELECT c.name, NOT p.novel, (SELECT count(*) FROM images WHERE class = c.id AND {TAUGHT}),
-          (SELECT coalesce(sum(count), 0) FROM base WHERE class = c.id),
-          EXISTS (SELECT 1 FROM shifts WHERE class = c.id),
-          (SELECT min(b.id) FROM base b WHERE b.class = c.id) AS rank
-        FROM classes c JOIN prototypes p ON p.class = c.id WHERE c.name IS NOT NULL
-        ORDER BY p.novel, rank, c.name
+        SELECT c.id, c.name, (SELECT count(*) FROM images WHERE class = c.id AND {TAUGHT}),
+          (SELECT min(id) FROM base WHERE class = c.id) AS rank
+        FROM classes c WHERE c.name IS NOT NULL ORDER BY rank IS NULL, rank, c.name
         """
-    )
-    return [ClassInfo(row[0], bool(row[1]), row[2], row[3], bool(row[4])) for row in rows]
+    ).fetchall()
+    trained_on: dict[int, int] = {}
+    for class_id, position in connection.execute("SELECT class, id - 1 FROM base"):
+        trained_on[class_id] = trained_on.get(class_id, 0) + int(counts[position])
+    return [
+        ClassInfo(name, rank is not None, photos, trained_on.get(class_id, 0), class_id in calibrated)
+        for class_id, name, photos, rank in rows
+    ]
 
 
 def class_id(connection: sqlite3.Connection, name: str) -> int | None:
     """Return the id of a class, if it is there."""
     row = connection.execute("SELECT id FROM classes WHERE name = ?", (name,)).fetchone()
     return None if row is None else int(row[0])
+
+
+def insert_image(
+    connection: sqlite3.Connection,
+    photo: Photo,
+    layout: Layout,
+    owner: int | None = None,
+    sample_of: int | None = None,
+) -> int | None:
+    """Add an image, if it is not there; with `sample_of` it is a training image of a base class."""
+    cursor = connection.execute(
+        "INSERT OR IGNORE INTO images (sha256, class, sample_of, g, g_tilde, thumbnail) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        (photo.sha256, owner, sample_of, *layout.image_blobs(photo), photo.thumbnail),
+    )
+    return cursor.lastrowid
 
 
 def thumbnails(connection: sqlite3.Connection, name: str, at_most: int = SHOWN_THUMBNAILS) -> list[bytes]:
@@ -62,34 +100,44 @@ def image_thumbnails(connection: sqlite3.Connection, images: Sequence[int]) -> l
     return [connection.execute(query, (image,)).fetchone()[0] for image in images]
 
 
-def stored_images(connection: sqlite3.Connection, shapes: Shapes, at_most: int, but: int) -> Stored:
+def stored_images(connection: sqlite3.Connection, layout: Layout, at_most: int, but: int) -> Stored:
     """Return stored images of all classes but one: those with the smallest fingerprints, a fair sample."""
-    chosen = f"SELECT id FROM images WHERE {_NAMED} AND class != ? ORDER BY sha256 LIMIT ?"
-    query = f"SELECT id, class, g, g_tilde FROM images WHERE id IN ({chosen})"
-    return _stored(connection.execute(query, (but, at_most)).fetchall(), shapes)
+    return _stored(connection, layout, f"{_NAMED} AND class != ?", at_most, but)
 
 
-def base_samples(connection: sqlite3.Connection, shapes: Shapes) -> Stored:
-    """Return the images that show base classes as training saw them."""
-    query = f"SELECT id, class, g, g_tilde FROM images WHERE NOT ({TAUGHT}) AND {_NAMED} ORDER BY sha256"
-    return _stored(connection.execute(query).fetchall(), shapes)
+def base_samples(connection: sqlite3.Connection, layout: Layout) -> Stored:
+    """Return the training images of base classes that the store keeps."""
+    return _stored(connection, layout, f"NOT ({TAUGHT}) AND {_NAMED}")
 
 
-def _stored(rows: list[tuple[int, int, bytes, bytes | None]], shapes: Shapes) -> Stored:
-    g, g_tilde = shapes.tensors([row[2:] for row in rows])
-    return Stored([row[0] for row in rows], [row[1] for row in rows], {"g": g, "g_tilde": g_tilde})
+def repeated_photos(connection: sqlite3.Connection, layout: Layout, at_most: int) -> Stored:
+    """Return photos of the taught classes that have at least two: those with the smallest fingerprints."""
+    return _stored(connection, layout, "class IN (SELECT class FROM prototypes WHERE count > 1)", at_most)
 
 
-def digest(connection: sqlite3.Connection) -> str:
-    """Return one hash over all facts and all that follows from them, to the last bit."""
+def _stored(
+    connection: sqlite3.Connection, layout: Layout, where: str, at_most: int = -1, *values: int
+) -> Stored:
+    # The ids are chosen first, by an index that holds no features: rows are long.
+    chosen = f"SELECT id FROM images WHERE {where} ORDER BY sha256 LIMIT ?"
+    query = f"SELECT id, class, g, g_tilde FROM images WHERE id IN ({chosen}) ORDER BY sha256"
+    rows = connection.execute(query, (*values, at_most)).fetchall()
+    features = layout.features([row[2:] for row in rows])
+    return Stored([row[0] for row in rows], [row[1] for row in rows], features)
+
+
+def digest(connection: sqlite3.Connection, base: DualClassifier) -> str:
+    """Return one hash over the base classes, all recorded values and all derived ones, to the last bit."""
     state = hashlib.sha256()
+    for _, tensor in sorted(base.tensors().items()):
+        state.update(to_blob(tensor))
     for query in (
-        """SELECT c.name, p.novel, p.g, p.g_tilde, s.g FROM classes c JOIN prototypes p ON p.class = c.id
-        LEFT JOIN shifts s ON s.class = c.id WHERE c.name IS NOT NULL ORDER BY c.name""",
+        """SELECT c.name, p.count, p.g, p.g_tilde, p.gate, p.margins FROM classes c
+        LEFT JOIN prototypes p ON p.class = c.id WHERE c.name IS NOT NULL ORDER BY c.name""",
         """SELECT c.name, images.sha256, images.g, images.g_tilde, images.thumbnail
         FROM images JOIN classes c ON c.id = images.class WHERE c.name IS NOT NULL ORDER BY images.sha256""",
-        """SELECT c.name, base.g, base.g_tilde, base.count, delta.sums FROM base
-        JOIN delta ON delta.base = base.id JOIN classes c ON c.id = base.class ORDER BY base.id""",
+        "SELECT c.name FROM base JOIN classes c ON c.id = base.class ORDER BY base.id",
+        "SELECT sums FROM delta",
         "SELECT sha256, g FROM unlabelled WHERE kept ORDER BY sha256",
         "SELECT key, value FROM settings ORDER BY key",
     ):

@@ -1,11 +1,12 @@
 """Store: a folder that can be taught, asked and undone.
 
-It holds the embedder and a database. Readers answer from a snapshot in memory; a change is one transaction
-of the one writer, whole or absent whatever interrupts it.
+It holds the embedder, the classifiers of the base session and a database. Answers come from a snapshot in
+memory; a change is one transaction, of one writer at a time, and is kept whole or not at all.
 """
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,24 +16,38 @@ from typing import Any, Self
 
 import torch
 
-from fairshot.errors import UserError, did_you_mean
+from fairshot.benchmarks.pictures import Pictures
+from fairshot.errors import UserError
 from fairshot.models.embedder import Features
-from fairshot.teaching import event_log as log
-from fairshot.teaching import queries
-from fairshot.teaching.calibration import Adaptation, Sample, absorb, derive_shifts
+from fairshot.progress import SILENT, Reporter
+from fairshot.teaching import event_log, queries
+from fairshot.teaching.adaptation import Adaptation, absorb
+from fairshot.teaching.base_classifier import CLASSIFIER, read_classifier
 from fairshot.teaching.confidence import SETTING, Confidence, Decisions, Trials
-from fairshot.teaching.database import connect, one_moment, to_blob, transaction
-from fairshot.teaching.derived import Shapes, derive
+from fairshot.teaching.creation import StoreSpec, write_base
+from fairshot.teaching.database import DATABASE, connect, read_transaction, transaction
+from fairshot.teaching.derived import Layout, derive
+from fairshot.teaching.errors import (
+    ClassExists,
+    NoClasses,
+    NotAStore,
+    UnknownClass,
+    UnreadablePhotos,
+)
 from fairshot.teaching.event_log import Event, EventLog
-from fairshot.teaching.held_out import choose_automatically, leave_one_out
+from fairshot.teaching.folders import new_folder
+from fairshot.teaching.held_out import leave_one_out
 from fairshot.teaching.names import UNKNOWN, checked_name
-from fairshot.teaching.network import FILE_NAME, Network, Photo
-from fairshot.teaching.snapshot import Snapshot, SnapshotReader
-from fairshot.teaching.teach_report import Stored, TeachReport, answers, closest_classes, taken_images
+from fairshot.teaching.network import EMBEDDER, Network, Photo
+from fairshot.teaching.photos import ReadPhotos
+from fairshot.teaching.snapshot import Snapshot, read_snapshot
+from fairshot.teaching.teach_report import TeachReport, answers, closest_classes, reassigned_images
 
-DATABASE = "store.sqlite"
-LOOKED_AT = 1000  # stored images whose answers are compared before and after a lesson
+COMPARED = 1000  # stored images whose answers are compared before and after a teaching
+MOST_PHOTOS = 500  # that are answered for without themselves
+MOST_SCORES = 5_000_000  # of those photos, over all classes
 WARN_SHARE = 0.2
+Photos = Sequence[Any] | Pictures  # paths, arrays or PIL images; `Pictures` are prepared already
 
 
 @dataclass(frozen=True)
@@ -48,8 +63,8 @@ class Prediction:
     """The answer for one image."""
 
     answer: str | None  # None: unknown
-    confidence: float  # that the best candidate is right, if the image shows a known class
-    p_known: float  # that it does
+    confidence: float  # P(right | known) of the best candidate
+    p_known: float  # that the image shows a known class
     top: tuple[Candidate, ...]  # the best first; equally similar ones in the order of classes
 
     def sentence(self) -> str:
@@ -57,7 +72,7 @@ class Prediction:
         return f"{UNKNOWN} ({self.remark()})" if self.answer is None else f"{self.answer}, {self.remark()}"
 
     def remark(self) -> str:
-        """Say how sure the answer is; of what is unknown, what it is if it shows a known class after all."""
+        """Say how sure the answer is; of "unknown", what it is if it shows a known class after all."""
         if self.answer is None:
             return f"nearest: {self.top[0].name}, {self.confidence:.0%}"
         return f"{self.confidence:.0%} sure"
@@ -65,7 +80,7 @@ class Prediction:
 
 @dataclass
 class _Change:
-    """A change under way: the classes before it and, when it is done, after it."""
+    """A change under way: the snapshot before it and, when it is done, after it."""
 
     before: Snapshot
     after: Snapshot
@@ -82,18 +97,24 @@ class Store:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         if not (self.folder / DATABASE).is_file():
-            raise UserError(
-                f"{self.folder} is not a store; make one from a run or a pretrained network: "
-                f"fairshot new {self.folder} --from RUN, or --backbone NAME"
-            )
-        self.network = Network.read(self.folder / FILE_NAME)
-        self.shapes = Shapes(self.network.shape, self.network.shape_tilde)
+            raise NotAStore(self.folder)
         self._reader, self._writer = (connect(self.folder / DATABASE) for _ in range(2))
         self._reading, self._writing = threading.Lock(), threading.Lock()
-        gamma = self._reader.execute("SELECT value FROM settings WHERE key = 'gamma'").fetchone()
-        self._snapshots = SnapshotReader(self.shapes, float(gamma[0]))
+        self.network = Network.read(self.folder / EMBEDDER)
+        self.base = read_classifier(self.folder / CLASSIFIER, self.network)  # of the base session
+        self.layout = Layout.of(self.network, self.base)
         self._snapshot: Snapshot | None = None
         self._data_version = -1
+
+    @classmethod
+    def create(cls, folder: str | Path, spec: StoreSpec, reporter: Reporter = SILENT) -> Self:
+        """Make a store; it appears whole or not at all."""
+        with new_folder(Path(folder)) as temporary:
+            write_base(temporary, spec, reporter)
+            with cls(temporary) as store:
+                for name, photos in spec.taught.items():
+                    store.teach(name, photos)
+        return cls(folder)
 
     def close(self) -> None:
         """Close the database."""
@@ -109,23 +130,34 @@ class Store:
 
     # Asking
 
-    def predict(self, photos: Sequence[Any], top: int = 5) -> list[Prediction]:
-        """Answer for photos given as paths, arrays or PIL images."""
-        return self.answer(self.network.embed_together(self.network.preparation.pictures(photos)), top)
+    def read(self, photos: Photos) -> ReadPhotos:
+        """Prepare photos for the embedder; files of a list of paths that cannot be read are left out."""
+        return self.network.preparation.read(photos)
 
-    def answer(self, features: Features, top: int = 5) -> list[Prediction]:
-        """Answer for features."""
+    def embed(self, photos: Photos) -> list[Photo]:
+        """Embed photos one by one, as they are taught; each once, however often it was given."""
+        return self.network.photos(self.read(photos).pictures)
+
+    def predict(self, photos: Photos | Features, top: int = 5) -> list[Prediction]:
+        """Answer for each photo, or for features at hand; a file that cannot be read is an error."""
+        if not isinstance(photos, dict):
+            read = self.read(photos)
+            if read.unreadable:
+                raise UnreadablePhotos(read.unreadable)
+            photos = self.network.embed(read.pictures)
         snapshot = self.snapshot()
-        if not snapshot.entries:
-            raise UserError("the store knows no class yet; teach it one first")
-        scores, second_look = snapshot.scores(features)
-        decisions, judge = Decisions.of(scores, second_look), snapshot.confidence
-        judged = torch.stack([judge.right.of(decisions), judge.familiar.of(decisions)], dim=1).tolist()
+        if not snapshot.rows:
+            raise NoClasses
+        decision = snapshot.classifier.decide(photos)
+        decisions, confidence = Decisions.of(*decision), snapshot.confidence
+        right, known = (
+            model.probability(decisions).tolist() for model in (confidence.right, confidence.known)
+        )
         predictions = []
-        for (sure, familiar), row in zip(judged, scores, strict=True):
+        for p_right, p_known, row in zip(right, known, decision.scores, strict=True):
             candidates = tuple(Candidate(*pair) for pair in snapshot.most_similar(row, top))
-            answer = candidates[0].name if familiar >= judge.threshold else None
-            predictions.append(Prediction(answer, sure, familiar, candidates))
+            answer = candidates[0].name if p_known >= confidence.threshold else None
+            predictions.append(Prediction(answer, p_right, p_known, candidates))
         return predictions
 
     def snapshot(self) -> Snapshot:
@@ -133,14 +165,15 @@ class Store:
         with self._reading:
             version = self._reader.execute("PRAGMA data_version").fetchone()[0]
             if self._snapshot is None or version != self._data_version:
-                self._snapshot = self._snapshots.read(self._reader, self._snapshot)
+                self._snapshot = self._read_snapshot(self._reader, self._snapshot)
                 self._data_version = version
             return self._snapshot
 
     def classes(self) -> list[queries.ClassInfo]:
         """Return all classes."""
+        calibrated = self.snapshot().calibrated
         with self._reading:
-            return queries.class_infos(self._reader)
+            return queries.class_infos(self._reader, self.base.counts, calibrated)
 
     def thumbnails(self, name: str, at_most: int = queries.SHOWN_THUMBNAILS) -> list[bytes]:
         """Return small images of a class."""
@@ -155,109 +188,118 @@ class Store:
     def history(self, at_most: int | None = None) -> list[Event]:
         """Return what was done, the latest first."""
         with self._reading:
-            return log.history(self._reader, at_most)
+            return event_log.history(self._reader, at_most)
 
-    def left_out_trials(self) -> Trials:
-        """Answer for taught photos, each without itself in its class."""
-        snapshot = self.snapshot()
-        with self._reading:
-            return leave_one_out(self._reader, snapshot, self.shapes)
+    def leave_one_out(self) -> Trials:
+        """Answer for taught photos, each as if it had not been taught."""
+        with self._reading, read_transaction(self._reader):
+            snapshot = self._read_snapshot(self._reader, self._snapshot)
+            return self._leave_one_out(self._reader, snapshot)
 
-    def base_samples(self) -> Stored:
+    def _leave_one_out(self, connection: sqlite3.Connection, snapshot: Snapshot) -> Trials:
+        """Answer for a fair sample of the photos of those taught classes that have at least two."""
+        at_most = min(MOST_PHOTOS, MOST_SCORES // max(len(snapshot.rows), 1))
+        photos = queries.repeated_photos(connection, self.layout, at_most)
+        labels = {row.id: label for label, row in enumerate(snapshot.rows)}
+        chosen = torch.tensor([labels[each] for each in photos.classes], dtype=torch.int64)
+        return leave_one_out(snapshot.classifier, photos.features, chosen)
+
+    def base_samples(self) -> queries.Stored:
         """Return the images of base classes that the store keeps."""
         with self._reading:
-            return queries.base_samples(self._reader, self.shapes)
+            return queries.base_samples(self._reader, self.layout)
 
     def digest(self) -> str:
-        """Return a hash of the state: equal for two stores that know the same, however they got there."""
-        with self._reading, one_moment(self._reader):
-            return queries.digest(self._reader)
+        """Return a hash of the state: equal for two stores that know the same, whatever the order."""
+        with self._reading, read_transaction(self._reader):
+            return queries.digest(self._reader, self.base)
 
-    # Teaching
+    # Changing
 
     def teach(
-        self, name: str, photos: Sequence[Any], dry_run: bool = False, warn_share: float = WARN_SHARE
+        self,
+        name: str,
+        photos: Photos | Sequence[Photo],
+        dry_run: bool = False,
+        warn_share: float = WARN_SHARE,
     ) -> TeachReport:
-        """Teach a new class, or more photos of a known one; `dry_run` only tells what it would do."""
-        name = checked_name(name)
-        pictures = self.network.preparation.pictures(photos)
-        return self.teach_embedded(name, self.network.embed_photos(pictures), dry_run, warn_share)
+        """Teach a new class, or more photos of a known one; `dry_run` only reports what it would do.
 
-    def teach_embedded(
-        self, name: str, photos: Sequence[Photo], dry_run: bool = False, warn_share: float = WARN_SHARE
-    ) -> TeachReport:
-        """Teach photos whose features are at hand."""
+        Files that cannot be read are left out and named in the report; photos may be embedded already.
+        """
         name = checked_name(name)
+        embedded, skipped = self._embedded(photos)
         with self._changing(keep=not dry_run) as change:
-            ledger = EventLog(self._writer, "teach", {"name": name})
+            log = EventLog(self._writer, "teach", {"name": name})
             known = queries.class_id(self._writer, name)
-            class_id = ledger.new_class(name) if known is None else known
-            added = sum([self._add(ledger, photo, class_id) for photo in photos])
-            ledger.describe(photos=added)
+            class_id = log.new_class(name) if known is None else known
+            added = sum([self._add(log, photo, class_id) for photo in embedded])
+            log.describe(photos=added)
             change.keep &= added > 0
-        lesson = TeachReport(name, added, len(photos) - added, known is None, warn_share, dry_run)
-        return self._told(lesson, change, class_id) if added else lesson
+        repeated = len(embedded) - added
+        report = TeachReport(name, added, repeated, known is None, warn_share, dry_run, skipped=skipped)
+        return self._with_effects(report, change, class_id) if added else report
 
     def forget(self, name: str) -> None:
         """Take a class out; `undo` brings it back."""
         with self._changing():
-            class_id = self._known(name)
+            class_id = self._class_id(name)
             EventLog(self._writer, "forget", {"name": name}).change("class", class_id, None)
 
     def rename(self, name: str, new_name: str) -> None:
         """Give a class another name."""
         new_name = checked_name(new_name)
         with self._changing():
-            class_id = self._known(name)
+            class_id = self._class_id(name)
             if queries.class_id(self._writer, new_name) is not None:
-                raise UserError(
-                    f"there is a class {new_name!r} already; to put both together: "
-                    f"merge {name!r} {new_name!r}"
-                )
-            ledger = EventLog(self._writer, "rename", {"name": name, "to": new_name})
-            ledger.change("class", class_id, new_name)
+                raise ClassExists(name, new_name)
+            log = EventLog(self._writer, "rename", {"name": name, "to": new_name})
+            log.change("class", class_id, new_name)
 
     def merge(self, name: str, into: str) -> None:
         """Put all that is known of one class into another."""
         with self._changing():
-            source, target = self._known(name), self._known(into)
+            source, target = self._class_id(name), self._class_id(into)
             if source == target:
                 raise UserError(f"{name!r} cannot be merged into itself; give two classes")
-            ledger = EventLog(self._writer, "merge", {"name": name, "into": into})
+            log = EventLog(self._writer, "merge", {"name": name, "into": into})
             for subject, table in (("base", "base"), ("image", "images")):
                 rows = self._writer.execute(f"SELECT id FROM {table} WHERE class = ?", (source,)).fetchall()
                 for (row,) in rows:
-                    ledger.change(subject, row, target)
-            ledger.change("class", source, None)
+                    log.change(subject, row, target)
+            log.change("class", source, None)
 
-    def adapt(self, photos: Sequence[Any]) -> Adaptation:
+    def adapt(self, photos: Photos | Sequence[Photo]) -> Adaptation:
         """Calibrate classes with unlabelled photos, within bounds; `undo` takes it back."""
-        pictures = self.network.preparation.pictures(photos)
-        return self.adapt_embedded(self.network.embed_photos(pictures))
-
-    def adapt_embedded(self, photos: Sequence[Photo]) -> Adaptation:
-        """Calibrate classes with unlabelled photos whose features are at hand."""
-        samples = [Sample(photo.sha256, photo.g) for photo in photos]
+        embedded, skipped = self._embedded(photos)
         with self._changing() as change:
-            if not change.before.entries:
-                raise UserError("the store knows no class yet; teach it one first")
-            ledger = EventLog(self._writer, "adapt", {"images": len(samples)})
-            adaptation = absorb(ledger, samples, self.shapes)
-            change.keep = bool(adaptation.absorbed)
-        return adaptation
+            if not change.before.rows:
+                raise NoClasses
+            log = EventLog(self._writer, "adapt", {"images": len(embedded)})
+            absorbed = absorb(log, embedded, change.before.classifier, change.before.names)
+            change.keep = bool(absorbed)
+        return Adaptation(len(embedded), absorbed, skipped)
 
     def set_confidence(self, confidence: Confidence) -> None:
         """Answer with this confidence and threshold from now on."""
         with self._changing():
-            ledger = EventLog(self._writer, "confidence", {"source": confidence.source})
-            ledger.change("setting", SETTING, confidence.model_dump_json())
+            log = EventLog(self._writer, "confidence", {"source": confidence.source})
+            log.change("setting", SETTING, confidence.model_dump_json())
 
     def undo(self) -> Event:
         """Take back the last event that still stands, and return it."""
         with self._changing():
-            return log.undo(self._writer)
+            return event_log.undo(self._writer)
 
-    def _add(self, ledger: EventLog, photo: Photo, class_id: int) -> bool:
+    def _embedded(self, photos: Photos | Sequence[Photo]) -> tuple[list[Photo], dict[str, str]]:
+        """Embed photos unless they are embedded already; each once. And why files cannot be read."""
+        given = list(photos) if isinstance(photos, Sequence) else []
+        if given and all(isinstance(photo, Photo) for photo in given):
+            return list({photo.sha256: photo for photo in given}.values()), {}
+        read = self.read(photos)
+        return self.network.photos(read.pictures), read.unreadable
+
+    def _add(self, log: EventLog, photo: Photo, class_id: int) -> bool:
         """Put a photo into a class; False if it was there."""
         row = self._writer.execute(
             "SELECT images.id, c.id, c.name FROM images LEFT JOIN classes c ON c.id = images.class "
@@ -265,13 +307,7 @@ class Store:
             (photo.sha256,),
         ).fetchone()
         if row is None:
-            g_tilde = None if self.shapes.g_tilde is None else to_blob(photo.g_tilde)
-            cursor = self._writer.execute(
-                "INSERT INTO images (sha256, g, g_tilde, thumbnail) VALUES (?, ?, ?, ?)",
-                (photo.sha256, to_blob(photo.g), g_tilde, photo.thumbnail),
-            )
-            ledger.change("image", cursor.lastrowid, class_id)
-            return True
+            row = queries.insert_image(self._writer, photo, self.layout), None, None
         image, owner, owner_name = row
         if owner == class_id:
             return False
@@ -280,30 +316,32 @@ class Store:
                 f"one of the photos is stored as {owner_name!r} already, and a photo has one class; leave it "
                 f"out, or merge or forget {owner_name!r} first"
             )
-        ledger.change("image", image, class_id)
+        log.change("image", image, class_id)
         return True
 
-    def _known(self, name: str) -> int:
+    def _class_id(self, name: str) -> int:
         class_id = queries.class_id(self._writer, name)
         if class_id is None:
-            names = [info.name for info in queries.class_infos(self._writer)]
-            raise UserError(
-                f"there is no class {name!r} in {self.folder}, see: fairshot classes {self.folder}"
-                f"{did_you_mean(name, names)}"
-            )
+            names = [
+                row[0] for row in self._writer.execute("SELECT name FROM classes WHERE name IS NOT NULL")
+            ]
+            raise UnknownClass(name, self.folder, names)
         return class_id
+
+    def _read_snapshot(self, connection: sqlite3.Connection, former: Snapshot | None) -> Snapshot:
+        return read_snapshot(connection, self.base, self.layout, former)
 
     @contextmanager
     def _changing(self, keep: bool = True) -> Iterator[_Change]:
-        """Change facts in one transaction, and all that follows from them."""
+        """Change recorded values in one transaction, and then all that is derived from them."""
         latest = self.snapshot()
         with self._writing:
             try:
                 with transaction(self._writer):
-                    before = self._snapshots.read(self._writer, latest)
+                    before = self._read_snapshot(self._writer, latest)
                     change = _Change(before, before, keep)
                     yield change
-                    change.after = self._follow(before)
+                    change.after = self._derive(before)
                     if not change.keep:
                         raise _NotKept
             except _NotKept:
@@ -312,30 +350,33 @@ class Store:
             if self._snapshot is None or self._snapshot.version < change.after.version:
                 self._snapshot = change.after
 
-    def _follow(self, before: Snapshot) -> Snapshot:
-        """Bring in line what follows from the facts that the last event changed."""
-        touched = log.touched_classes(self._writer, before.version)
-        derive(self._writer, touched, self.shapes)
-        derive_shifts(self._writer, self.shapes)
-        after = self._snapshots.read(self._writer, before)
+    def _derive(self, before: Snapshot) -> Snapshot:
+        """Derive anew what depends on the values that the last event changed."""
+        changed = event_log.changed_classes(self._writer, before.version)
+        derive(self._writer, changed, self.base, self.layout)
+        after = self._read_snapshot(self._writer, before)
         if not after.confidence.automatic:
             return after
-        confidence = choose_automatically(self._writer, after, self.shapes)
+        confidence = Confidence()
+        if not after.classifier.base_classes:  # taught photos tell nothing about images of base classes
+            trials = self._leave_one_out(self._writer, after)
+            source = f"{len(trials.known)} taught photos, each answered for without itself"
+            confidence = Confidence.fit(trials, source, automatic=True)
         confidence.write(self._writer)
         return replace(after, confidence=confidence)
 
-    def _told(self, lesson: TeachReport, change: _Change, class_id: int) -> TeachReport:
-        """Add to a lesson what it did to other classes."""
+    def _with_effects(self, report: TeachReport, change: _Change, class_id: int) -> TeachReport:
+        """Add to a report what the teaching did to other classes."""
         with self._reading:
-            stored = queries.stored_images(self._reader, self.shapes, LOOKED_AT, class_id)
-        lesson = replace(lesson, closest=closest_classes(change.after, class_id))
+            stored = queries.stored_images(self._reader, self.layout, COMPARED, class_id)
+        report = replace(report, closest=closest_classes(change.after, class_id))
         if not stored.classes:
-            return lesson
+            return report
         before, after = answers(change.before, stored), answers(change.after, stored)
-        names = {entry.id: entry.name for entry in change.before.entries}
+        names = {row.id: row.name for row in change.before.rows}
         return replace(
-            lesson,
+            report,
             stored=len(stored.classes),
-            taken=taken_images(before, after, stored, class_id, names),
+            reassigned=reassigned_images(before, after, stored, class_id, names),
             changed=int((before != after).sum()),
         )

@@ -1,38 +1,30 @@
-"""What a new class did: whom it resembles, and whose images it takes."""
+"""What teaching did: which classes the new one resembles, and which stored images are reassigned to it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from fairshot.models.embedder import Features
+from fairshot.classifiers.similarity import similarity
+from fairshot.teaching.queries import Stored
 from fairshot.teaching.snapshot import Snapshot
 
 CLOSEST = 3
-FEW = 2  # images taken from a class that are not worth a warning, whatever their share
-
-
-@dataclass(frozen=True)
-class Stored:
-    """Images of a store: their class ids and features."""
-
-    ids: list[int]
-    classes: list[int]
-    features: Features
+FEW = 2  # reassigned images of a class that are not worth a warning, whatever their share
 
 
 @dataclass(frozen=True)
 class Reassigned:
-    """Images of one class that are now answered with the class just taught."""
+    """Stored images that were answered with one class before, and with the class just taught now."""
 
-    name: str
+    name: str  # of the class before
     count: int
-    of: int  # stored images that were answered with that class before
-    images: tuple[int, ...]  # the ids of those taken
+    of: int  # all stored images that were answered with that class before
+    images: tuple[int, ...]  # ids
 
 
 @dataclass(frozen=True)
@@ -43,72 +35,70 @@ class TeachReport:
     photos: int  # new ones
     known: int  # photos given that the class had already
     created: bool  # whether the class is new
-    share: float  # of a class's images; to take more of them is worth a warning
+    share: float  # of the images answered with a class; if more of them are reassigned, it is warned
     dry_run: bool = False
     closest: tuple[tuple[str, float], ...] = ()  # other classes and their similarity, the closest first
-    taken: tuple[Reassigned, ...] = ()
-    stored: int = 0  # images of other classes that were looked at
-    changed: int = 0  # those of them whose answer is another now, whatever it is
+    reassigned: tuple[Reassigned, ...] = ()
+    stored: int = 0  # stored images of other classes whose answers were compared
+    changed: int = 0  # those of them whose answer changed, to whatever class
+    skipped: Mapping[str, str] = field(default_factory=dict)  # files that cannot be read, and why
 
     @property
     def warnings(self) -> list[str]:
-        """One line for each class that would lose more than the set share of its images."""
+        """One line for each class of whose images more than the set share are reassigned."""
         return [
-            f"{self.name} takes {taken.count} of the {taken.of} stored images that were answered "
-            f"{taken.name} before ({taken.count / taken.of:.0%}): its photos may show {taken.name} too, or "
-            "more photos of both may be needed"
-            for taken in self.taken
-            if taken.count > max(FEW, self.share * taken.of)
+            f"{self.name} takes {each.count} of the {each.of} stored images that were answered {each.name} "
+            f"before ({each.count / each.of:.0%}): its photos may show {each.name} too, or more photos of "
+            "both may be needed"
+            for each in self.reassigned
+            if each.count > max(FEW, self.share * each.of)
         ]
 
     def sentence(self) -> str:
         """Tell it in one line."""
         if not self.photos:
             return f"{self.name}: all {self.known} photos were known already; nothing changed"
-        parts = [f"{self.name}: {self.photos} {'photos' if self.photos > 1 else 'photo'}"]
+        told = f"{self.name}: {self.photos} {'photos' if self.photos > 1 else 'photo'}"
         if self.known:
-            parts[0] += f" ({self.known} more were known already)"
+            told += f" ({self.known} more were known already)"
         if self.closest:
             name, similarity = self.closest[0]
-            parts[0] += f", closest to {name} ({similarity:.2f})"
-        if self.stored:
-            total = sum(taken.count for taken in self.taken)
-            losers = ", ".join(
-                taken.name if len(self.taken) == 1 else f"{taken.name} ({taken.count})"
-                for taken in self.taken
-            )
-            parts.append(
-                f"takes {total} of {self.stored:,} stored images, answered {losers} before"
-                if total
-                else f"takes none of {self.stored:,} stored images"
-            )
-        return "; ".join(parts)
+            told += f", closest to {name} ({similarity:.2f})"
+        if not self.stored:
+            return told
+        if not self.reassigned:
+            return f"{told}; takes none of {self.stored:,} stored images"
+        total = sum(each.count for each in self.reassigned)
+        counts = {
+            each.name: f" ({each.count})" if len(self.reassigned) > 1 else "" for each in self.reassigned
+        }
+        before = ", ".join(name + count for name, count in counts.items())
+        return f"{told}; takes {total} of {self.stored:,} stored images, answered {before} before"
 
 
 def closest_classes(snapshot: Snapshot, class_id: int) -> tuple[tuple[str, float], ...]:
     """Return the classes whose prototypes of h are the most similar to that of one class."""
-    rows = [entry.id for entry in snapshot.entries]
-    own = rows.index(class_id)
-    views = round(float(snapshot.first[own] @ snapshot.first[own]))  # each view is of length 1
-    similar = snapshot.first @ snapshot.first[own] / max(views, 1)
+    own = [row.id for row in snapshot.rows].index(class_id)
+    prototypes = snapshot.classifier.prototypes
+    similar = similarity(prototypes[own : own + 1], prototypes)[0]
     similar[own] = torch.inf  # the class itself comes first, and is left out
     return tuple(snapshot.most_similar(similar, 1 + CLOSEST)[1:])
 
 
 def answers(snapshot: Snapshot, stored: Stored) -> Tensor:
-    """Return the class ids a snapshot answers for stored images."""
-    ids = torch.tensor([entry.id for entry in snapshot.entries])
-    return ids[snapshot.scores(stored.features)[0].argmax(1)]
+    """Return the ids of the classes that a snapshot answers for stored images (N,)."""
+    ids = torch.tensor([row.id for row in snapshot.rows])
+    return ids[snapshot.classifier.decide(stored.features).scores.argmax(1)]
 
 
-def taken_images(
+def reassigned_images(
     before: Tensor, after: Tensor, stored: Stored, class_id: int, names: Mapping[int, str]
 ) -> tuple[Reassigned, ...]:
-    """Find the images that another class answered for before and this class answers for now."""
+    """Find the images that another class was the answer for before, and this class is now."""
     answered = Counter(before.tolist())
     lost: dict[int, list[int]] = {}
-    for image, loser, winner in zip(stored.ids, before.tolist(), after.tolist(), strict=True):
-        if winner == class_id != loser:
-            lost.setdefault(loser, []).append(image)
+    for image, former, present in zip(stored.ids, before.tolist(), after.tolist(), strict=True):
+        if present == class_id != former:
+            lost.setdefault(former, []).append(image)
     most_first = sorted(lost.items(), key=lambda pair: (-len(pair[1]), names[pair[0]]))
-    return tuple(Reassigned(names[loser], len(ids), answered[loser], tuple(ids)) for loser, ids in most_first)
+    return tuple(Reassigned(names[each], len(ids), answered[each], tuple(ids)) for each, ids in most_first)

@@ -1,4 +1,4 @@
-"""A store on a backbone of timm: with its pretrained features alone, or with SR trained on own images."""
+"""A store on a backbone of timm: with its pretrained features alone, or with SR trained on base images."""
 
 from __future__ import annotations
 
@@ -12,15 +12,22 @@ from safetensors.torch import load_file
 
 from fairshot.benchmarks.image_folder import load_folder
 from fairshot.benchmarks.stream import Stream, StreamSettings
-from fairshot.errors import UserError, did_you_mean
+from fairshot.errors import UserError
 from fairshot.methods.dual_method import Stimulation
 from fairshot.methods.sss import SSS, SSSSettings
 from fairshot.models.backbones import SMALL
 from fairshot.models.embedder import Embedder, ModelSettings
 from fairshot.progress import SILENT, Reporter
+from fairshot.teaching.base_classifier import nearest_means
 from fairshot.teaching.creation import StoreSpec
-from fairshot.teaching.from_run import from_method
+from fairshot.teaching.errors import (
+    NoBaseFolder,
+    PretrainedWeightsMissing,
+    UnknownBackbone,
+    UnusableWeights,
+)
 from fairshot.teaching.network import Network
+from fairshot.teaching.run_spec import from_method
 from fairshot.training.hardware import choose_hardware
 from fairshot.training.loop import Trainer, TrainingSettings
 from fairshot.training.views import ViewSettings
@@ -37,7 +44,7 @@ def from_backbone(
     epochs: int = 10,
     reporter: Reporter = SILENT,
 ) -> StoreSpec:
-    """Begin with a backbone and its pretrained weights: timm's, or those of a safetensors file.
+    """Return a backbone with its pretrained weights: timm's, or those of a safetensors file.
 
     Without a folder of base images the store has no class yet, and g~ is g. With one, the SR module is
     trained on those images behind the frozen backbone, as SSS trains it, and they are its base classes.
@@ -46,7 +53,8 @@ def from_backbone(
     origin = {"backbone": name} | ({"weights": str(weights)} if weights else {})
     if base is None:
         network = Network(_with_weights(_embedder(settings), weights))
-        return StoreSpec(network, origin=origin)
+        empty = nearest_means(torch.zeros(0, *network.shape), torch.zeros(0, dtype=torch.int64))
+        return StoreSpec(network, empty, origin=origin)
     stream = _stream(base, reporter)
     method = SSS(
         SSSSettings(inter=stream.base_classes <= MOST_FUSED, sr_width=SR_WIDTH),
@@ -62,8 +70,7 @@ def from_backbone(
 def model_settings(name: str, pretrained: bool = True) -> ModelSettings:
     """Return how a backbone wants its pictures, as timm records it."""
     if name in SMALL or not timm.is_model(name):
-        meant = did_you_mean(name, timm.list_models()) or "; for example resnet18, convnext_tiny"
-        raise UserError(f"--backbone: {name!r} is no model of timm{meant}")
+        raise UnknownBackbone(name, timm.list_models())
     wanted = timm.get_pretrained_cfg(name)
     size = wanted.input_size[-1]
     return ModelSettings(
@@ -81,10 +88,7 @@ def _embedder(settings: ModelSettings) -> Embedder:
     try:
         return Embedder(settings, channels=3)
     except UserError as problem:
-        raise UserError(
-            f"--backbone: the pretrained weights of {settings.backbone} could not be loaded. Go online once, "
-            f"so that they are kept, or give them as a file: --weights FILE.safetensors ({problem.__cause__})"
-        ) from problem
+        raise PretrainedWeightsMissing(settings.backbone, problem.__cause__) from problem
 
 
 def _with_weights(embedder: Embedder, weights: Path | None) -> Embedder:
@@ -94,15 +98,16 @@ def _with_weights(embedder: Embedder, weights: Path | None) -> Embedder:
     try:
         tensors = load_file(weights)
     except (OSError, SafetensorError) as problem:
-        raise UserError(f"--weights: {weights} cannot be read as a safetensors file ({problem})") from None
+        raise UnusableWeights(weights, f"cannot be read as a safetensors file ({problem})") from None
     expected = embedder.backbone.state_dict()
     missing = [
         name for name, value in expected.items() if name not in tensors or tensors[name].shape != value.shape
     ]
     if missing:
-        raise UserError(
-            f"--weights: {weights} does not fit {embedder.settings.backbone}: {len(missing)} of "
-            f"{len(expected)} tensors are missing or of another shape, for example {missing[0]}"
+        raise UnusableWeights(
+            weights,
+            f"does not fit {embedder.settings.backbone}: {len(missing)} of {len(expected)} tensors are "
+            f"missing or of another shape, for example {missing[0]}",
         )
     embedder.backbone.load_state_dict({name: tensors[name] for name in expected})
     return embedder
@@ -139,7 +144,7 @@ def _train_sr(method: SSS, stream: Stream, epochs: int, reporter: Reporter) -> N
 def _stream(base: Path, reporter: Reporter) -> Stream:
     """Return the images of a folder of classes, all of them base classes; a fifth of each is held out."""
     if not base.is_dir():
-        raise UserError(f"--base: {base} is not a folder; images are expected as {base}/<class>/*.jpg")
+        raise NoBaseFolder(base)
     classes = [folder for folder in base.iterdir() if folder.is_dir() and not folder.name.startswith(".")]
     settings = StreamSettings(base_classes=max(len(classes), 1), sessions=0, shots=1)
     stream, _ = load_folder(base, settings, SEED, reporter)

@@ -1,0 +1,120 @@
+"""What a store refuses: each error keeps what was given; which option helps is the command line's to say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from fairshot.errors import UserError, did_you_mean
+
+
+class NotAStore(UserError):
+    """A folder that holds no store."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        super().__init__(f"{folder} is not a store; make one from a run or from a pretrained backbone")
+
+
+class NoClasses(UserError):
+    """A store without classes was asked something."""
+
+    def __init__(self) -> None:
+        super().__init__("the store knows no class yet; teach it one first")
+
+
+class UnknownClass(UserError):
+    """A class that the store does not have."""
+
+    def __init__(self, name: str, folder: Path, names: Iterable[str]) -> None:
+        self.name, self.folder = name, folder
+        super().__init__(f"there is no class {name!r} in {folder}{did_you_mean(name, names)}")
+
+
+class ClassExists(UserError):
+    """A class was to get the name of another one."""
+
+    def __init__(self, name: str, new_name: str) -> None:
+        self.name, self.new_name = name, new_name
+        super().__init__(f"there is a class {new_name!r} already; to put both together, merge them")
+
+
+class UnreadablePhotos(UserError):
+    """Files that cannot be read as photos, and why."""
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        self.reasons = dict(reasons)
+        file, reason = next(iter(self.reasons.items()))
+        number = len(self.reasons)
+        super().__init__(f"{number} images cannot be read: " * (number > 1) + f"{file}: {reason}")
+
+
+class TooFewHeldOut(UserError):
+    """Too few images of known classes to choose confidence on."""
+
+    def __init__(self, found: int, expected: int) -> None:
+        self.found, self.expected = found, expected
+        super().__init__(
+            f"half of the images holds {found} of classes that the store knows; at least {expected} are "
+            "needed to choose confidence and threshold, and as many to measure on"
+        )
+
+
+class UnsupportedRun(UserError):
+    """A run whose method answers by a rule that a store does not have."""
+
+    def __init__(self, run: Path, method: str, reason: str) -> None:
+        self.run, self.method = run, method
+        super().__init__(f"{run} is a run of {method}; {reason}")
+
+
+class RunWithoutWeights(UserError):
+    """A run that kept no weights."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        super().__init__(f"{path} is missing: the run kept no weights; run it again from the beginning")
+
+
+class RunImagesMissing(UserError):
+    """The images of a run are not where they are looked for."""
+
+    def __init__(self, problem: UserError) -> None:
+        self.problem = problem
+        super().__init__(f"{problem}")
+
+
+class UnknownBackbone(UserError):
+    """A name that timm has no model of."""
+
+    def __init__(self, name: str, names: Iterable[str]) -> None:
+        self.name = name
+        meant = did_you_mean(name, names) or "; for example resnet18, convnext_tiny"
+        super().__init__(f"{name!r} is no model of timm{meant}")
+
+
+class PretrainedWeightsMissing(UserError):
+    """The pretrained weights of a backbone are neither on this machine nor to be fetched."""
+
+    def __init__(self, backbone: str, reason: object) -> None:
+        self.backbone = backbone
+        super().__init__(
+            f"the pretrained weights of {backbone} could not be loaded ({reason}). Go online once, so that "
+            "they are kept, or give them as a file"
+        )
+
+
+class UnusableWeights(UserError):
+    """A file of weights that cannot be read or does not fit."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path = path
+        super().__init__(f"{path} {problem}")
+
+
+class NoBaseFolder(UserError):
+    """Base images were to be read from what is no folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        super().__init__(f"{folder} is not a folder; images are expected as {folder}/<class>/*.jpg")
