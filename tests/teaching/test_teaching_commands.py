@@ -20,7 +20,7 @@ from fairshot.benchmarks import load_stream
 from fairshot.classifiers.similarity import directions
 from fairshot.cli import app
 from fairshot.cli.advice import advice
-from fairshot.errors import UserError
+from fairshot.errors import NoRun, UserError
 from fairshot.evaluation.experiment import RunOptions, run
 from fairshot.methods.sss import SSS
 from fairshot.models.pixels import DevicePictures
@@ -282,25 +282,23 @@ def test_images_of_base_classes_are_embedded_once(
     assert sum(embedded) == 5 * 10 + 65 + 3 * 2 * 5  # samples, test images, shots of the sessions
 
 
-def test_a_folder_that_is_no_run_names_the_runs_there(tmp_path: Path, trained: Path) -> None:
+def test_a_folder_that_is_no_run_names_the_runs_there(tmp_path: Path) -> None:
+    def advised(*command: object) -> str:
+        refused = CliRunner().invoke(app, list(map(str, command))).exception
+        assert isinstance(refused, NoRun)
+        return advice(refused)
+
     for number in range(7):
         (tmp_path / "runs" / f"seed{number}").mkdir(parents=True)
         (tmp_path / "runs" / f"seed{number}" / "result.json").write_bytes(b"{}")
     runs = ", ".join(str(tmp_path / "runs" / f"seed{number}") for number in range(5))
+    new = ("new", tmp_path / "store", "--from")
     for given in (tmp_path / "runs", tmp_path / "runs" / "sed1"):
-        for command in (["new", str(tmp_path / "store"), "--from", str(given)], ["poison", str(given)]):
-            refused = CliRunner().invoke(app, command).exception
-            assert isinstance(refused, UserError)
-            assert str(refused).endswith(f"; finished runs are {runs} and 2 more")
+        for command in (new, ("poison",)):
+            assert advised(*command, given) == f"; finished runs are {runs} and 2 more"
     (tmp_path / "runs" / "seed6" / "result.json").write_bytes(b'{"method": "sss"}')
-    sss_first = CliRunner().invoke(app, ["new", str(tmp_path / "store"), "--from", str(tmp_path / "runs")])
-    assert f"finished runs are {tmp_path / 'runs' / 'seed6'}, " in str(sss_first.exception)
-    alone = (
-        CliRunner()
-        .invoke(app, ["new", str(tmp_path / "store"), "--from", str(tmp_path / "a" / "b")])
-        .exception
-    )
-    assert "finished runs" not in str(alone)
+    assert f"finished runs are {tmp_path / 'runs' / 'seed6'}, " in advised(*new, tmp_path / "runs")
+    assert "finished runs" not in advised(*new, tmp_path / "a" / "b")
 
 
 def test_confidence_is_chosen_on_held_out_images(store: Path, doodles: Path) -> None:
@@ -509,7 +507,7 @@ def test_onnx_gives_the_same_answers(trained: Path, doodles: Path, tmp_path: Pat
     ("arguments", "kind", "message"),
     [
         (["new", "x"], UserError, "either --from RUN or --backbone"),
-        (["new", "x", "--from", "nowhere"], UserError, "holds no result.json"),
+        (["new", "x", "--from", "nowhere"], NoRun, "holds no result.json"),
         (["new", "x", "--from", "run", "--base", "photos"], UserError, "--base goes with --backbone"),
         (["new", "x", "--backbone", "resnet18", "--data", "photos"], UserError, "--data goes with --from"),
         (["new", "x", "--backbone", "resnet0"], errors.UnknownBackbone, "no model of timm"),
