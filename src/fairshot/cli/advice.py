@@ -34,7 +34,7 @@ OPTIONS: dict[type, str] = {
     store_errors.UnusableWeights: "; give another file with --weights, or none",
     store_errors.NoBaseFolder: "; give another folder with --base",
     store_errors.TooFewHeldOut: "; give more images, or leave --choose-threshold out",
-    store_errors.UnsupportedRun: "; train one with: fairshot run doodles/sss",
+    store_errors.UnsupportedRun: "; train one with: fairshot run",
 }
 NAMED = 5  # runs that advice names
 SMALL_SIZE, SMALL_RESIZE = 32, 36  # pixels of images that a CPU can learn from in minutes
