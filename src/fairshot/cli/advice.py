@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+from collections.abc import Collection
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import singledispatch
 from pathlib import Path
+from typing import Any
+
+from typer.core import TyperCommand
 
 from fairshot import errors, progress
 from fairshot.benchmarks.dataset import Dataset, MissingData, WrongData
@@ -14,40 +21,79 @@ from fairshot.errors import first_of
 from fairshot.server.errors import AddressUnavailable
 from fairshot.teaching import errors as store_errors
 
-OPTIONS: dict[type, str] = {
-    errors.BadOverride: "; an example is --set training.epochs=10",
-    errors.NoGPU: "; use --device cpu",
-    errors.UnevenEpisode: ", or another number of --processes",
-    TooFewImages: "; to teach classes from all images, without a test, use fairshot new and fairshot teach",
-    errors.FolderUnusable: "; give another --out",
-    errors.FolderOccupied: "; give another --out, or begin anew in this one with --fresh",
-    errors.CodeChanged: "; give another --out, or begin anew in this one with --fresh",
-    errors.OtherTraining: ", --set the others alike",
-    errors.OtherImages: "; say where its own are with --data or --root",
-    errors.PicturesNotFound: "; say where they are with --data",
-    errors.PseudoNovelUnfit: "; change --novel",
-    errors.HeldOutUnfit: "; give a smaller --held-out",
-    AddressUnavailable: "; give another --port or --host",
-    store_errors.RunWithoutWeights: ": --fresh",
-    store_errors.UnknownBackbone: "; give --backbone another name",
-    store_errors.PretrainedWeightsMissing: ": --weights FILE.safetensors",
-    store_errors.UnusableWeights: "; give another file with --weights, or none",
-    store_errors.NoBaseFolder: "; give another folder with --base",
-    store_errors.TooFewHeldOut: "; give more images, or leave --choose-threshold out",
-    store_errors.UnsupportedRun: "; train one with: fairshot run",
+Options = Collection[str] | None  # of the present command; None: no command is under way, all may be named
+
+
+@dataclass(frozen=True)
+class Hint:
+    """What to put behind a message, made of the parts that name only options of the present command."""
+
+    before: str
+    parts: tuple[str, ...]
+    between: str = ", or "
+
+    def text(self, options: Options) -> str:
+        """Return it, or nothing if no part is left."""
+        parts = [part for part in self.parts if _has(options, part)]
+        return self.before + self.between.join(parts) if parts else ""
+
+
+def _has(options: Options, part: str) -> bool:
+    return options is None or set(re.findall(r"--[a-z-]+", part)) <= set(options)
+
+
+ANOTHER_FOLDER = ("give another --out", "give another --pseudo")
+HINTS: dict[type, Hint] = {
+    errors.BadOverride: Hint("; an example is ", ("--set training.epochs=10",)),
+    errors.NoGPU: Hint("; use ", ("--device cpu",)),
+    errors.UnevenEpisode: Hint(", or ", ("another number of --processes",)),
+    TooFewImages: Hint(
+        "; to teach classes from all images, without a test, ", ("use fairshot new and fairshot teach",)
+    ),
+    errors.FolderUnusable: Hint("; ", ANOTHER_FOLDER),
+    errors.FolderOccupied: Hint("; ", (*ANOTHER_FOLDER, "begin anew in this one with --fresh")),
+    errors.CodeChanged: Hint("; ", (*ANOTHER_FOLDER, "begin anew in this one with --fresh")),
+    errors.OtherTraining: Hint(", ", ("--set the others alike",)),
+    errors.OtherImages: Hint("; say where its own are with ", ("--data", "--root"), " or "),
+    errors.PicturesNotFound: Hint("; say where they are with ", ("--data",)),
+    errors.PseudoNovelUnfit: Hint("; change ", ("--novel",)),
+    errors.HeldOutUnfit: Hint("; give a smaller ", ("--held-out",)),
+    AddressUnavailable: Hint("; give another ", ("--port", "--host"), " or "),
+    store_errors.UnknownBackbone: Hint("; give ", ("--backbone another name",)),
+    store_errors.PretrainedWeightsMissing: Hint(": ", ("--weights FILE.safetensors",)),
+    store_errors.UnusableWeights: Hint("; give another file with ", ("--weights, or none",)),
+    store_errors.NoBaseFolder: Hint("; give another folder with ", ("--base",)),
+    store_errors.TooFewHeldOut: Hint("; give more images, or leave ", ("--choose-threshold out",)),
+    store_errors.UnsupportedRun: Hint("; train one with: ", ("fairshot run",)),
 }
 NAMED = 5  # runs that advice names
 SMALL_SIZE, SMALL_RESIZE = 32, 36  # pixels of images that a CPU can learn from in minutes
 
 
+PRESENT_OPTIONS: ContextVar[Options] = ContextVar("present options", default=None)
+
+
+class AdvisedCommand(TyperCommand):
+    """A command that says which options it has, so that advice names no others."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        PRESENT_OPTIONS.set({name for each in self.params for name in (*each.opts, *each.secondary_opts)})
+        return super().invoke(ctx)
+
+
 @singledispatch
-def advice(problem: object) -> str:
-    """Return what to put behind the message of an error or a notice; nothing if no option helps."""
-    return OPTIONS.get(type(problem), "")
+def advice(problem: object, options: Options = None) -> str:
+    """Return what to put behind the message of an error or a notice; nothing if no option helps.
+
+    It names only those options that the present command has, and other commands with options of theirs.
+    """
+    hint = HINTS.get(type(problem))
+    return "" if hint is None else hint.text(options)
 
 
 @advice.register
-def _(problem: errors.NoRun) -> str:
+def _(problem: errors.NoRun, _: Options = None) -> str:
     """Name the finished runs in the folder, or else beside it; those of the default method first."""
     for folder in (problem.folder, problem.folder.parent):
         runs = [str(path.parent) for path in sorted(folder.glob("*/result.json"), key=_default_method_first)]
@@ -57,7 +103,7 @@ def _(problem: errors.NoRun) -> str:
 
 
 @advice.register
-def _(problem: errors.NoRunsFound) -> str:
+def _(problem: errors.NoRunsFound, _: Options = None) -> str:
     if problem.path.is_dir():
         return ""
     return "; give folders that `fairshot run` wrote, such as runs/demo"
@@ -74,34 +120,35 @@ def _default_method_first(result: Path) -> tuple[bool, Path]:
 
 
 @advice.register
-def _(notice: progress.RunFinished) -> str:
-    return "" if notice.trial else "; --fresh runs it again"
+def _(notice: progress.RunFinished, options: Options = None) -> str:
+    return "" if notice.trial else Hint("; ", ("--fresh runs it again",)).text(options)
 
 
 @advice.register
-def _(notice: progress.RunRefused) -> str:
-    return advice(notice.problem)
+def _(notice: progress.RunRefused, options: Options = None) -> str:
+    return advice(notice.problem, options)
 
 
 @advice.register
-def _(notice: progress.SlowTraining) -> str:
-    text = "; a small network is far faster: --set model.backbone=tiny"
+def _(notice: progress.SlowTraining, options: Options = None) -> str:
+    parts = ["a small network is far faster: --set model.backbone=tiny"]
     if notice.size > SMALL_SIZE:
         smaller = f"--set model.size={SMALL_SIZE} --set model.resize={SMALL_RESIZE}"
-        text += f"; with smaller pictures it is faster again: {smaller}"
-    return text
+        parts.append(f"with smaller pictures it is faster again: {smaller}")
+    return Hint("; ", tuple(parts), "; ").text(options)
 
 
 @advice.register
-def _(problem: errors.UnknownRecipe) -> str:
+def _(problem: errors.UnknownRecipe, _: Options = None) -> str:
     return "" if str(problem).endswith("?") else "; fairshot list names them"
 
 
 @advice.register
-def _(problem: errors.MethodNotLoaded) -> str:
+def _(problem: errors.MethodNotLoaded, options: Options = None) -> str:
     if problem.kept is None:
         return "; commands that name the file can use it: fairshot run BENCHMARK/file.py:Class, or compare"
-    return f", or add --set {shlex.quote(f'method.name={problem.recipe.parent / problem.kept}')}"
+    named = shlex.quote(f"method.name={problem.recipe.parent / problem.kept}")
+    return f", or add --set {named}" if _has(options, "--set") else ""
 
 
 def how_to_get(dataset: Dataset) -> str:
@@ -116,35 +163,42 @@ def _download(dataset: Dataset) -> str:
 
 
 @advice.register
-def _(problem: MissingData) -> str:
+def _(problem: MissingData, _: Options = None) -> str:
     return f"; {_download(problem.dataset)}" if problem.dataset.source else ""
 
 
 @advice.register
-def _(problem: WrongData) -> str:
+def _(problem: WrongData, _: Options = None) -> str:
     if problem.dataset.source is None:
         return ""
     return f"; to download it anew, remove the folder and run `fairshot data get {problem.dataset.name}`"
 
 
 @advice.register
-def _(problem: store_errors.NotAStore) -> str:
+def _(problem: store_errors.NotAStore, _: Options = None) -> str:
     return f": fairshot new {problem.folder} --from RUN, or --backbone NAME"
 
 
 @advice.register
-def _(problem: store_errors.UnknownClass) -> str:
+def _(problem: store_errors.UnknownClass, _: Options = None) -> str:
     return f"; all are listed by: fairshot classes {problem.folder}"
 
 
 @advice.register
-def _(problem: store_errors.ClassExists) -> str:
+def _(problem: store_errors.ClassExists, _: Options = None) -> str:
     return f": fairshot merge STORE {problem.name!r} {problem.new_name!r}"
 
 
 @advice.register
-def _(problem: store_errors.RunImagesMissing) -> str:
-    return (
-        f"{advice(problem.problem)}\nWith --without-images the store is made without them: it has no "
-        "examples of its base classes, and learns what is unknown from the photos it is taught alone"
+def _(problem: store_errors.RunImagesMissing, options: Options = None) -> str:
+    without = (
+        "With --without-images the store is made without them: it has no examples of its base classes, and "
+        "learns what is unknown from the photos it is taught alone"
     )
+    return advice(problem.problem, options) + Hint("\n", (without,)).text(options)
+
+
+@advice.register
+def _(problem: store_errors.RunWithoutWeights, _: Options = None) -> str:
+    run = problem.path.parent
+    return f": fairshot run {shlex.quote(str(run / 'recipe.yaml'))} --out {shlex.quote(str(run))} --fresh"

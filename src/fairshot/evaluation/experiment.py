@@ -223,6 +223,7 @@ def _result(
         transductive=method.transductive,
         seconds=seconds,
         environment=Environment.current(describe_device(options.fabric)),
+        base=None if options.base is None else str(options.base),
         pictures=Split.read(options.out).pictures if had_own_pictures(options.out) else "",
     )
 
