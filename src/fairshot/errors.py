@@ -1,4 +1,4 @@
-"""What ends a command early: an error that is the user's to mend, or a training that was told to stop."""
+"""What ends a command early: an error that is the user's to mend, or a training that was stopped."""
 
 from __future__ import annotations
 

@@ -56,8 +56,8 @@ def test_advice_names_only_options_of_the_present_command_or_of_one_it_names(com
 
 @pytest.mark.parametrize("kind", HINTS, ids=lambda kind: kind.__name__)
 def test_each_option_of_advice_is_one_of_a_command(kind):
-    told = advice(kind(**arguments_of(kind)))
-    assert set(re.findall("--[a-z-]+", told)) <= frozenset().union(*COMMANDS.values())
+    text = advice(kind(**arguments_of(kind)))
+    assert set(re.findall("--[a-z-]+", text)) <= frozenset().union(*COMMANDS.values())
 
 
 def test_a_command_is_advised_what_it_has():
@@ -73,8 +73,8 @@ def test_in_place_of_what_is_no_run_finished_ones_are_named_those_of_sss_first(t
     for name in ("a-ncm", "b-sss"):
         make_result(name[2:]).write(tmp_path / name)
     for folder in (tmp_path, tmp_path / "nothing"):
-        told = advice(errors.NoRun(folder, RESULT))
-        assert told.endswith(f"finished runs are {tmp_path / 'b-sss'}, {tmp_path / 'a-ncm'}")
+        text = advice(errors.NoRun(folder, RESULT))
+        assert text.endswith(f"finished runs are {tmp_path / 'b-sss'}, {tmp_path / 'a-ncm'}")
 
 
 def test_a_refused_run_of_several_gets_the_advice_of_its_problem():

@@ -118,7 +118,7 @@ def test_confusion_matrix_counts_pairs_and_refuses_unknown_classes():
         confusion_matrix(np.array([-1, 1]), np.array([0, 1]), 3)
 
 
-# --- as printed: 60 base classes, then 8 sessions of 5, with 100 test images a class
+# --- as printed: 60 base classes, then 8 sessions of 5, with 100 test images per class
 
 
 def printed_confusions(overall, inc):

@@ -50,10 +50,10 @@ def test_the_page_of_the_components_tells_what_lies_behind_them(folder):
             for image, label in zip(g, labels, strict=True)
             if label < 6
         ]
-        told = [float(cell) for cell in lines[name]]
+        shown = [float(cell) for cell in lines[name]]
         last = result.metrics.sessions[-1]
         expected = [np.mean(occupied), result.novel_only[-1], last.misroute, last.base, last.inc]
-        assert told == pytest.approx(expected, abs=0.02)
+        assert shown == pytest.approx(expected, abs=0.02)
     assert "What base classes lost (calibration)" in page
     lost = [
         line

@@ -81,8 +81,8 @@ def test_a_comparison_stops_goes_on_and_grows(tmp_path):
     assert "the same command goes on" in stopped.stderr
     done = fairshot(tmp_path, *first)
     assert done.process.exitcode == 0, done.stderr
-    told = re.findall(r"finished; runs still to come: (\d)", done.stderr)
-    assert told == ["1", "0"]  # where there is no terminal to draw bars on
+    to_come = re.findall(r"finished; runs still to come: (\d)", done.stderr)
+    assert to_come == ["1", "0"]  # where there is no terminal to draw bars on
     assert "going on from step" in (tmp_path / "grid" / "ncm-seed0" / "log.txt").read_text()
     assert (tmp_path / "grid" / "ncm-seed0" / "figures").is_dir()
     before = (tmp_path / "grid" / "ncm-seed0" / "result.json").stat().st_mtime_ns
@@ -101,15 +101,15 @@ def test_a_comparison_stops_goes_on_and_grows(tmp_path):
     assert done.stdout.splitlines()[-1] == "as a page: fairshot report grid"
 
 
-def test_where_some_failed_and_some_were_stopped_both_are_told():
+def test_where_some_failed_and_some_were_stopped_both_are_named():
     recipe = load_recipe("doodles/ncm")
     planned = [PlannedRun(replace(recipe, seed=seed), Path()) for seed in (0, 1)]
     refused = RunStatus(planned[0], UserError("its folder is busy"))
     stopped = RunStatus(planned[1], TrainingStopped("stopped after 3 of 9 steps"))
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as message:
         Comparison(planned, [refused, stopped]).check()
-    assert "reasons above: ncm doodles seed 0\n" in str(told.value)
-    assert str(told.value).endswith("ncm doodles seed 1: stopped after 3 of 9 steps")
+    assert "reasons above: ncm doodles seed 0\n" in str(message.value)
+    assert str(message.value).endswith("ncm doodles seed 1: stopped after 3 of 9 steps")
     with pytest.raises(TrainingStopped, match=r"^ncm doodles seed 1: stopped after 3 of 9 steps$"):
         Comparison(planned, [stopped]).check()
     Comparison(planned, [RunStatus(planned[0])]).check()

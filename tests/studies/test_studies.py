@@ -14,9 +14,9 @@ def test_the_example_of_the_docstring_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     _, imports, calls, _ = fairshot.studies.__doc__.split("\n\n")
     exec(textwrap.dedent(f"{imports}\n{calls}"))
-    told = capsys.readouterr().out.split()
-    assert told[::2] == ["runs/mine/ncm-seed0", "runs/mine/teen-seed0"]
-    for run, average in zip(told[::2], told[1::2], strict=True):
+    printed = capsys.readouterr().out.split()
+    assert printed[::2] == ["runs/mine/ncm-seed0", "runs/mine/teen-seed0"]
+    for run, average in zip(printed[::2], printed[1::2], strict=True):
         assert float(average) == Result.read(tmp_path / run).metrics.overall_avg
 
 

@@ -213,18 +213,18 @@ def test_a_choice_over_several_splits_is_by_their_mean(streams):
 
 
 def test_points_come_in_the_order_of_the_gates_and_progress_counts_all(stream):
-    told = []
+    progress = []
 
     class Listener(Reporter):
         @contextmanager
         def track(self, what, total, done=0):
-            told.append(total)
-            yield lambda units=1, note="": told.append(-units)
+            progress.append(total)
+            yield lambda units=1, note="": progress.append(-units)
 
     mixed = [*GATES[8:10], *GATES[2:4], *GATES[10:12]]  # the first and the last share a space
     assert [point.gate for point in evaluate([stream], mixed, Listener())] == mixed
-    assert told[0] == len(mixed)
-    assert sum(told) == 0
+    assert progress[0] == len(mixed)
+    assert sum(progress) == 0
 
 
 def test_pseudo_novel_streams_are_drawn_from_base_training_images_the_network_has_not_seen():
