@@ -26,7 +26,7 @@ class Comparison:
         return {each.out: Result.read(each.out) for each in self.planned if each.finished}
 
     def check(self) -> None:
-        """Raise what kept runs from ending, once what has ended is shown; refusals were reported as they came."""
+        """Raise what kept runs from ending, once what has ended is shown; refusals were reported before."""
         refused = [status.planned.title for status in self.ended if isinstance(status.problem, UserError)]
         stopped = [f"{status.planned.title}: {status.problem}" for status in self.ended if status.unfinished]
         if refused:
