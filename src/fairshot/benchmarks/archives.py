@@ -53,7 +53,7 @@ def unpack(archive: Path, reporter: Reporter = SILENT, bytes_limit: int = BYTES_
     partial = archive.with_name(f".{folder.name}.partial")
     try:
         stamp = f"{archive.stat().st_size} {archive.stat().st_mtime_ns}"
-        with FileLock(archive.with_name(f".{archive.name}.lock")):  # no other process has the partial folder
+        with FileLock(archive.with_name(f".{archive.name}.lock")):  # nobody else has the partial folder
             if (folder / _STAMP).is_file() and (folder / _STAMP).read_text() == stamp:
                 return folder
             shutil.rmtree(partial, ignore_errors=True)

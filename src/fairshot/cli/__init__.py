@@ -27,7 +27,7 @@ from fairshot.cli import (
     tradeoff,
     tune,
 )
-from fairshot.cli.advice import PRESENT_OPTIONS, AdvisedCommand, advice
+from fairshot.cli.advice import AdvisedCommand, with_advice
 from fairshot.cli.console import CONSOLE, MESSAGES
 from fairshot.errors import TrainingStopped, UserError
 
@@ -87,7 +87,7 @@ def main() -> None:
     try:
         app()
     except UserError as problem:
-        message = f"fairshot: {problem}{advice(problem, PRESENT_OPTIONS.get())}"
+        message = f"fairshot: {with_advice(problem)}"
         MESSAGES.print(message, style="red", highlight=False, markup=False, soft_wrap=True)
         sys.exit(UNUSABLE)
     except TrainingStopped as stopped:

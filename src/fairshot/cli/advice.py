@@ -7,7 +7,6 @@ import re
 import shlex
 from collections.abc import Collection
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import singledispatch
 from pathlib import Path
 from typing import Any
@@ -21,56 +20,33 @@ from fairshot.errors import first_of
 from fairshot.server.errors import AddressUnavailable
 from fairshot.teaching import errors as store_errors
 
-Options = Collection[str] | None  # of the present command; None: no command is under way, all may be named
-
-
-@dataclass(frozen=True)
-class Hint:
-    """What to put behind a message, made of the parts that name only options of the present command."""
-
-    before: str
-    parts: tuple[str, ...]
-    between: str = ", or "
-
-    def text(self, options: Options) -> str:
-        """Return it, or nothing if no part is left."""
-        parts = [part for part in self.parts if _has(options, part)]
-        return self.before + self.between.join(parts) if parts else ""
-
-
-def _has(options: Options, part: str) -> bool:
-    return options is None or set(re.findall(r"--[a-z-]+", part)) <= set(options)
-
-
-ANOTHER_FOLDER = ("give another --out", "give another --pseudo")
-HINTS: dict[type, Hint] = {
-    errors.BadOverride: Hint("; an example is ", ("--set training.epochs=10",)),
-    errors.NoGPU: Hint("; use ", ("--device cpu",)),
-    errors.UnevenEpisode: Hint(", or ", ("another number of --processes",)),
-    TooFewImages: Hint(
-        "; to teach classes from all images, without a test, ", ("use fairshot new and fairshot teach",)
-    ),
-    errors.FolderUnusable: Hint("; ", ANOTHER_FOLDER),
-    errors.FolderOccupied: Hint("; ", (*ANOTHER_FOLDER, "begin anew in this one with --fresh")),
-    errors.CodeChanged: Hint("; ", (*ANOTHER_FOLDER, "begin anew in this one with --fresh")),
-    errors.OtherTraining: Hint(", ", ("--set the others alike",)),
-    errors.OtherImages: Hint("; say where its own are with ", ("--data", "--root"), " or "),
-    errors.PicturesNotFound: Hint("; say where they are with ", ("--data",)),
-    errors.PseudoNovelUnfit: Hint("; change ", ("--novel",)),
-    errors.HeldOutUnfit: Hint("; give a smaller ", ("--held-out",)),
-    AddressUnavailable: Hint("; give another ", ("--port", "--host"), " or "),
-    store_errors.UnknownBackbone: Hint("; give ", ("--backbone another name",)),
-    store_errors.PretrainedWeightsMissing: Hint(": ", ("--weights FILE.safetensors",)),
-    store_errors.UnusableWeights: Hint("; give another file with ", ("--weights, or none",)),
-    store_errors.NoBaseFolder: Hint("; give another folder with ", ("--base",)),
-    store_errors.TooFewHeldOut: Hint("; give more images, or leave ", ("--choose-threshold out",)),
-    store_errors.UnsupportedRun: Hint("; train one with: ", ("fairshot run",)),
+ANOTHER_FOLDER = "give another --out, or give another --pseudo"
+OPTIONS: dict[type, str] = {
+    errors.BadOverride: "; an example is --set training.epochs=10",
+    errors.NoGPU: "; use --device cpu",
+    errors.UnevenEpisode: ", or another number of --processes",
+    TooFewImages: "; to teach classes from all images, without a test, use fairshot new and fairshot teach",
+    errors.FolderUnusable: f"; {ANOTHER_FOLDER}",
+    errors.FolderOccupied: f"; {ANOTHER_FOLDER}, or begin anew in this one with --fresh",
+    errors.CodeChanged: f"; {ANOTHER_FOLDER}, or begin anew in this one with --fresh",
+    errors.OtherTraining: ", --set the others alike",
+    errors.OtherImages: "; name the folder of its pictures with --data, or name the folder of all benchmarks with --root",
+    errors.PicturesNotFound: "; say where they are with --data",
+    errors.PseudoNovelUnfit: "; change --novel",
+    errors.HeldOutUnfit: "; give a smaller --held-out",
+    AddressUnavailable: "; give another --port or --host",
+    store_errors.UnknownBackbone: "; give --backbone another name",
+    store_errors.PretrainedWeightsMissing: ": --weights FILE.safetensors",
+    store_errors.UnusableWeights: "; give another file, or none, with --weights",
+    store_errors.NoBaseFolder: "; give another folder with --base",
+    store_errors.TooFewHeldOut: "; give more images, or leave --choose-threshold out",
+    store_errors.UnsupportedRun: "; train one with: fairshot run",
 }
 NAMED = 5  # runs that advice names
 SMALL_SIZE, SMALL_RESIZE = 32, 36  # pixels of images that a CPU can learn from in minutes
 
 
-PRESENT_OPTIONS: ContextVar[Options] = ContextVar("present options", default=None)
+PRESENT_OPTIONS: ContextVar[Collection[str]] = ContextVar("options of the present command", default=())
 
 
 class AdvisedCommand(TyperCommand):
@@ -82,18 +58,31 @@ class AdvisedCommand(TyperCommand):
         return super().invoke(ctx)
 
 
-@singledispatch
-def advice(problem: object, options: Options = None) -> str:
-    """Return what to put behind the message of an error or a notice; nothing if no option helps.
+def with_advice(problem: object, options: Collection[str] | None = None) -> str:
+    """Return an error or a notice with the advice that the present command, or one with `options`, can use.
 
-    It names only those options that the present command has, and other commands with options of theirs.
+    Advice is made of clauses, and these of alternatives. One that names an option which the command lacks is
+    left out; behind the name of another command stand that command's options.
     """
-    hint = HINTS.get(type(problem))
-    return "" if hint is None else hint.text(options)
+    known = PRESENT_OPTIONS.get() if options is None else options
+    text = str(problem)
+    for separator, clause in re.findall(r"(; |\n|^)((?:(?!; |\n).)+)", advice(problem)):
+        before, command, _ = clause.partition("fairshot ")
+        parts = [before] if command else clause.split(", or ")
+        usable = [part for part in parts if set(re.findall(r"(?<![\w-])--[a-z-]+", part)) <= set(known)]
+        if usable:
+            text += separator + (clause if command else ", or ".join(usable))
+    return text
+
+
+@singledispatch
+def advice(problem: object) -> str:
+    """Return what to put behind the message of an error or a notice; nothing if no option helps."""
+    return OPTIONS.get(type(problem), "")
 
 
 @advice.register
-def _(problem: errors.NoRun, _: Options = None) -> str:
+def _(problem: errors.NoRun) -> str:
     """Name the finished runs in the folder, or else beside it; those of the default method first."""
     for folder in (problem.folder, problem.folder.parent):
         runs = [str(path.parent) for path in sorted(folder.glob("*/result.json"), key=_default_method_first)]
@@ -103,7 +92,7 @@ def _(problem: errors.NoRun, _: Options = None) -> str:
 
 
 @advice.register
-def _(problem: errors.NoRunsFound, _: Options = None) -> str:
+def _(problem: errors.NoRunsFound) -> str:
     if problem.path.is_dir():
         return ""
     return "; give folders that `fairshot run` wrote, such as runs/demo"
@@ -120,35 +109,34 @@ def _default_method_first(result: Path) -> tuple[bool, Path]:
 
 
 @advice.register
-def _(notice: progress.RunFinished, options: Options = None) -> str:
-    return "" if notice.trial else Hint("; ", ("--fresh runs it again",)).text(options)
+def _(notice: progress.RunFinished) -> str:
+    return "" if notice.trial else "; --fresh runs it again"
 
 
 @advice.register
-def _(notice: progress.RunRefused, options: Options = None) -> str:
-    return advice(notice.problem, options)
+def _(notice: progress.RunRefused) -> str:
+    return advice(notice.problem)
 
 
 @advice.register
-def _(notice: progress.SlowTraining, options: Options = None) -> str:
-    parts = ["a small network is far faster: --set model.backbone=tiny"]
+def _(notice: progress.SlowTraining) -> str:
+    text = "; a small network is far faster: --set model.backbone=tiny"
     if notice.size > SMALL_SIZE:
         smaller = f"--set model.size={SMALL_SIZE} --set model.resize={SMALL_RESIZE}"
-        parts.append(f"with smaller pictures it is faster again: {smaller}")
-    return Hint("; ", tuple(parts), "; ").text(options)
+        text += f"; with smaller pictures it is faster again: {smaller}"
+    return text
 
 
 @advice.register
-def _(problem: errors.UnknownRecipe, _: Options = None) -> str:
+def _(problem: errors.UnknownRecipe) -> str:
     return "" if str(problem).endswith("?") else "; fairshot list names them"
 
 
 @advice.register
-def _(problem: errors.MethodNotLoaded, options: Options = None) -> str:
+def _(problem: errors.MethodNotLoaded) -> str:
     if problem.kept is None:
         return "; commands that name the file can use it: fairshot run BENCHMARK/file.py:Class, or compare"
-    named = shlex.quote(f"method.name={problem.recipe.parent / problem.kept}")
-    return f", or add --set {named}" if _has(options, "--set") else ""
+    return f", or add --set {shlex.quote(f'method.name={problem.recipe.parent / problem.kept}')}"
 
 
 def how_to_get(dataset: Dataset) -> str:
@@ -163,42 +151,41 @@ def _download(dataset: Dataset) -> str:
 
 
 @advice.register
-def _(problem: MissingData, _: Options = None) -> str:
+def _(problem: MissingData) -> str:
     return f"; {_download(problem.dataset)}" if problem.dataset.source else ""
 
 
 @advice.register
-def _(problem: WrongData, _: Options = None) -> str:
+def _(problem: WrongData) -> str:
     if problem.dataset.source is None:
         return ""
     return f"; to download it anew, remove the folder and run `fairshot data get {problem.dataset.name}`"
 
 
 @advice.register
-def _(problem: store_errors.NotAStore, _: Options = None) -> str:
+def _(problem: store_errors.NotAStore) -> str:
     return f": fairshot new {problem.folder} --from RUN, or --backbone NAME"
 
 
 @advice.register
-def _(problem: store_errors.UnknownClass, _: Options = None) -> str:
+def _(problem: store_errors.UnknownClass) -> str:
     return f"; all are listed by: fairshot classes {problem.folder}"
 
 
 @advice.register
-def _(problem: store_errors.ClassExists, _: Options = None) -> str:
+def _(problem: store_errors.ClassExists) -> str:
     return f": fairshot merge STORE {problem.name!r} {problem.new_name!r}"
 
 
 @advice.register
-def _(problem: store_errors.RunImagesMissing, options: Options = None) -> str:
-    without = (
-        "With --without-images the store is made without them: it has no examples of its base classes, and "
-        "learns what is unknown from the photos it is taught alone"
-    )
-    return advice(problem.problem, options) + Hint("\n", (without,)).text(options)
+def _(problem: store_errors.RunWithoutWeights) -> str:
+    run = problem.path.parent
+    return f": fairshot run {shlex.quote(str(run / 'recipe.yaml'))} --out {shlex.quote(str(run))} --fresh"
 
 
 @advice.register
-def _(problem: store_errors.RunWithoutWeights, _: Options = None) -> str:
-    run = problem.path.parent
-    return f": fairshot run {shlex.quote(str(run / 'recipe.yaml'))} --out {shlex.quote(str(run))} --fresh"
+def _(problem: store_errors.RunImagesMissing) -> str:
+    return (
+        f"{advice(problem.problem)}\nWith --without-images the store is made without them: it has no "
+        "examples of its base classes, and learns what is unknown from the photos it is taught alone"
+    )

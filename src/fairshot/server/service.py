@@ -97,7 +97,7 @@ class Service:
         image = decode_image(content, name, preparation.channels, limits.pixels)
         height, width = image.shape[:2]
         if max(height, width) > min(limits.side, limits.aspect * min(height, width)):
-            bounds = f"{limits.side:,} pixels per side and {limits.aspect} times as long as wide"
+            bounds = f"{limits.side:,} pixels a side and {limits.aspect} times as long as wide"
             raise Refused(422, f"{name}: {width} x {height} pixels; at most {bounds} are allowed")
         return preparation.picture(image)
 
