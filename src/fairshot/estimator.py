@@ -38,7 +38,7 @@ from fairshot.training.loop import Trainer, TrainingSettings
 from fairshot.training.views import ViewSettings
 
 FILE_NAME, FORMAT = "estimator.json", 1
-LARGEST = 64  # pixels per side of the network's input, unless `size` asks for more
+LARGEST = 64  # pixels a side of the network's input, unless `size` asks for more
 FEWEST_EPOCHS, FEWEST_STEPS = 25, 600  # of a training, unless `epochs` says how many
 GREY_VIEWS = {"crop_area": (0.6, 1.4), "rotation": 15, "jitter": 0}  # drawings, as in the recipes of doodles
 DEFAULTS = PrototypeSettings()

@@ -30,7 +30,9 @@ OPTIONS: dict[type, str] = {
     errors.FolderOccupied: f"; {ANOTHER_FOLDER}, or begin anew in this one with --fresh",
     errors.CodeChanged: f"; {ANOTHER_FOLDER}, or begin anew in this one with --fresh",
     errors.OtherTraining: ", --set the others alike",
-    errors.OtherImages: "; name the folder of its pictures with --data, or name the folder of all benchmarks with --root",
+    errors.OtherImages: (
+        "; name the folder of its pictures with --data, or name the folder of all benchmarks with --root"
+    ),
     errors.PicturesNotFound: "; say where they are with --data",
     errors.PseudoNovelUnfit: "; change --novel",
     errors.HeldOutUnfit: "; give a smaller --held-out",
