@@ -16,6 +16,36 @@ class NotAStore(UserError):
         super().__init__(f"{folder} is not a store; make one from a run or from a pretrained backbone")
 
 
+class StoreDamaged(UserError):
+    """A file of a store is not as it was written."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(
+            f"{path} is damaged ({problem}); bring the store back from an archive or another copy of it, or "
+            "make it again"
+        )
+
+
+class ArchiveRefused(UserError):
+    """An archive that is not, or not only, a store."""
+
+    def __init__(self, archive: Path, reason: str) -> None:
+        self.archive, self.reason = archive, reason
+        super().__init__(f"{archive} cannot be imported: {reason}")
+
+
+class RunNotRestored(UserError):
+    """A run whose weights do not fit its recipe, or are of another version."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(
+            f"{path} is not what this version of fairshot makes a store from ({reason}): it is damaged, or "
+            "the run is of another version; run it again from the beginning"
+        )
+
+
 class NoClasses(UserError):
     """A store without classes was asked something."""
 
