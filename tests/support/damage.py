@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +27,10 @@ class Outcome:
 
     refused: int = 0  # one message that names the file
     harmless: int = 0  # the same answers as before
-    silent: list[str] | None = None  # other answers, without a message
-    tracebacks: list[str] | None = None  # any other error, or a message that does not name the file
-
-    def __post_init__(self) -> None:
-        self.silent, self.tracebacks = self.silent or [], self.tracebacks or []
+    silent: list[str] = field(default_factory=list)  # other answers, without a message
+    tracebacks: list[str] = field(
+        default_factory=list
+    )  # any other error, or a message that does not name the file
 
 
 def damages(content: bytes, count: int, seed: int) -> Iterator[Damage]:

@@ -122,14 +122,14 @@ def create(path: Path) -> sqlite3.Connection:
 
 def open_checked(path: Path, how: str) -> sqlite3.Connection:
     """Open a database that has exactly our tables, and let nothing else than our own code run in it."""
-    connection = _open(path, how)
-    try:
-        with database_errors(path):
+    with database_errors(path, reading=True):
+        connection = _open(path, how)
+        try:
             check_schema(connection, path)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
 
 def _open(path: Path, how: str) -> sqlite3.Connection:
@@ -149,10 +149,15 @@ def _open(path: Path, how: str) -> sqlite3.Connection:
 
 
 @contextmanager
-def database_errors(path: Path) -> Iterator[None]:
-    """Turn what SQLite says of a disk that cannot be written, or of a damaged file, into errors of ours."""
+def database_errors(path: Path, reading: bool = False) -> Iterator[None]:
+    """Turn what SQLite says of a disk that cannot be written, or of a damaged file, into errors of ours.
+
+    With `reading`, the statements are known to be right, and any error that is left is one of the file.
+    """
     try:
         yield
+    except UnicodeDecodeError as problem:  # text, or an error that quotes a text, that is none
+        raise StoreDamaged(path, str(problem)) from problem
     except sqlite3.DatabaseError as problem:
         match getattr(problem, "sqlite_errorcode", 0) & 0xFF:
             case sqlite3.SQLITE_FULL:
@@ -165,6 +170,8 @@ def database_errors(path: Path) -> Iterator[None]:
                 raise StoreDamaged(path, str(problem)) from problem
             case sqlite3.SQLITE_NOTADB:
                 raise UserError(f"{path} is not the database of a store ({problem})") from None
+        if reading:
+            raise StoreDamaged(path, str(problem)) from problem
         raise
 
 
@@ -190,20 +197,15 @@ def _schema_of(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
 
 def check_content(connection: sqlite3.Connection, path: Path) -> None:
     """Find damage: pages that do not belong together, and rows that are not what was written."""
-    try:
-        with database_errors(path), read_transaction(connection):
-            problem = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-            if problem != "ok":
-                raise StoreDamaged(path, problem.splitlines()[-1])
-            for table, names in columns().items():
-                damaged = (
-                    f"SELECT count(*) FROM {table} NOT INDEXED WHERE checksum IS NOT checksum_of({names})"
-                )
-                count = connection.execute(damaged).fetchone()[0]
-                if count:
-                    raise StoreDamaged(path, f"{count} rows of the table {table} are not as written")
-    except sqlite3.DatabaseError as problem:  # text that is none
-        raise StoreDamaged(path, str(problem)) from problem
+    with database_errors(path, reading=True), read_transaction(connection):
+        problem = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if problem != "ok":
+            raise StoreDamaged(path, problem.splitlines()[-1])
+        for table, names in columns().items():
+            damaged = f"SELECT count(*) FROM {table} NOT INDEXED WHERE checksum IS NOT checksum_of({names})"
+            count = connection.execute(damaged).fetchone()[0]
+            if count:
+                raise StoreDamaged(path, f"{count} rows of the table {table} are not as written")
 
 
 def checksum_of(*values: str | bytes | float | None) -> int:
