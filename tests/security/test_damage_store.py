@@ -17,7 +17,7 @@ from support.damage import flipped_bit, read_damaged
 from support.damaged_stores import Case, estimator_cases, store_cases
 from support.stores import drawings, make_store
 
-CASES = 40  # per file; scripts/fuzz_files.py does more
+CASES = 60  # per file; scripts/fuzz_files.py does more
 
 
 @pytest.mark.parametrize("make", [store_cases, estimator_cases])

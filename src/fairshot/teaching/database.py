@@ -14,7 +14,7 @@ from __future__ import annotations
 import sqlite3
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -113,22 +113,20 @@ def connect(path: Path) -> sqlite3.Connection:
 
 def create(path: Path) -> sqlite3.Connection:
     """Make a database without a row."""
-    with database_errors(path):
-        connection = _open(path, "mode=rwc")
+    with database_errors(path), ExitStack() as opened:
+        connection = opened.enter_context(closing(_open(path, "mode=rwc")))
         connection.execute("PRAGMA journal_mode = WAL")
         connection.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
-    return connection
+        opened.pop_all()
+        return connection
 
 
 def open_checked(path: Path, how: str) -> sqlite3.Connection:
     """Open a database that has exactly our tables, and let nothing else than our own code run in it."""
-    with database_errors(path, reading=True):
-        connection = _open(path, how)
-        try:
-            check_schema(connection, path)
-        except BaseException:
-            connection.close()
-            raise
+    with database_errors(path, reading=True), ExitStack() as opened:
+        connection = opened.enter_context(closing(_open(path, how)))
+        check_schema(connection, path)
+        opened.pop_all()  # it is right, and stays open
         return connection
 
 
@@ -141,10 +139,14 @@ def _open(path: Path, how: str) -> sqlite3.Connection:
         check_same_thread=False,
     )
     connection.create_function("checksum_of", -1, checksum_of, deterministic=True)
-    connection.executescript(
-        "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA foreign_keys = ON; "
-        "PRAGMA synchronous = FULL;"
-    )
+    try:
+        connection.executescript(
+            "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA foreign_keys = ON; "
+            "PRAGMA synchronous = FULL;"
+        )
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -108,12 +108,11 @@ class Store:
         self.base = read_classifier(self.folder / CLASSIFIER, self.network)  # of the base session
         self.layout = Layout.of(self.network, self.base)
         self._reading, self._writing = threading.Lock(), threading.Lock()
-        self._reader, self._writer = (connect(self.folder / DATABASE) for _ in range(2))
-        try:
-            check_content(self._reader, self.folder / DATABASE)
-        except BaseException:
-            self.close()
-            raise
+        path = self.folder / DATABASE
+        with ExitStack() as opened:
+            self._reader, self._writer = (opened.enter_context(closing(connect(path))) for _ in range(2))
+            check_content(self._reader, path)
+            opened.pop_all()  # nothing is damaged, and both stay open
         self._snapshot: Snapshot | None = None
         self._data_version = -1
 
