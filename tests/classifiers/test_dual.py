@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fairshot.classifiers.bounded_calibration import moved_within
 from fairshot.classifiers.dual import DualClassifier, MixtureSettings, PrototypeSettings
 from fairshot.classifiers.gate import TransferableClassifier
-from fairshot.classifiers.whitening import Spread
+from fairshot.classifiers.whitening import WithinClassCovariance
 from fairshot.errors import UserError
 
 BASE, NOVEL, VIEWS = 6, 4, 2
@@ -116,7 +116,7 @@ def test_the_gate_decides_by_biased_scores_of_the_whitened_space():
     chosen = PrototypeSettings(resistance=False, gate="constant", gate_strength=0.1, whitening=True)
     classifier, shots, labels = learnt(chosen)
     base, base_labels = draw(range(BASE), 15)
-    space = Spread.fit(base["g"], base_labels, BASE, chosen.power).whitening(chosen.shrinkage)
+    space = WithinClassCovariance.fit(base["g"], base_labels, BASE, chosen.power).whitening(chosen.shrinkage)
     everything = {name: torch.cat([base[name], shots[name]]) for name in base}
     every_label = torch.cat([base_labels, labels])
     scores, decided = classifier.decide(TESTS)

@@ -30,7 +30,7 @@ from fairshot.classifiers.combination import Decision, Rule, combine, joined
 from fairshot.classifiers.gate import Bias, TransferableClassifier
 from fairshot.classifiers.prototype_classifier import Prototypes, ResistingPrototypes
 from fairshot.classifiers.similarity import prototype_directions, similarity, similarity_to
-from fairshot.classifiers.whitening import ClassSpread, Spread
+from fairshot.classifiers.whitening import ClassCovariances, WithinClassCovariance
 from fairshot.errors import UserError
 from fairshot.settings import Settings, Share
 
@@ -400,8 +400,8 @@ def _fit_gate(
     """Make the gate of the base classes from the features of their training images."""
     if not settings.whitening:
         return TransferableClassifier.plain(h.means, counts)
-    spread = Spread.fit(g, labels, len(counts), settings.power)
+    covariance = WithinClassCovariance.fit(g, labels, len(counts), settings.power)
     metrics, share = None, settings.class_covariance_share
     if share:
-        metrics = ClassSpread.fit(g, labels, spread, settings.shrinkage).metrics(share)
-    return TransferableClassifier.whitened(spread, counts, settings.shrinkage, metrics)
+        metrics = ClassCovariances.fit(g, labels, covariance, settings.shrinkage).metrics(share)
+    return TransferableClassifier.whitened(covariance, counts, settings.shrinkage, metrics)

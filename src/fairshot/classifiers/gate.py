@@ -26,7 +26,7 @@ import torch
 from fairshot.classifiers.calibration import calibrate_labelled, moved
 from fairshot.classifiers.prototypes import class_sums, prototypes
 from fairshot.classifiers.similarity import padded, similarity
-from fairshot.classifiers.whitening import ClassMetrics, Spread, Whitening
+from fairshot.classifiers.whitening import ClassMetrics, Whitening, WithinClassCovariance
 
 Bias = Literal["plain", "constant", "unbiased", "left_out"]
 
@@ -62,12 +62,16 @@ class TransferableClassifier:
 
     @classmethod
     def whitened(
-        cls, spread: Spread, counts: torch.Tensor, shrinkage: float, metrics: torch.Tensor | None = None
+        cls,
+        covariance: WithinClassCovariance,
+        counts: torch.Tensor,
+        shrinkage: float,
+        metrics: torch.Tensor | None = None,
     ) -> TransferableClassifier:
-        """Know the base classes in the space that whitens their spread, with metrics of their own or none."""
-        space = spread.whitening(shrinkage)
+        """Know the base classes in the whitened space, with metrics of their own or none."""
+        space = covariance.whitening(shrinkage)
         own = None if metrics is None else ClassMetrics.of_base(metrics)
-        return cls._of_base(space.transform_tempered(spread.means), counts, space, own)
+        return cls._of_base(space.transform_tukey(covariance.means), counts, space, own)
 
     @classmethod
     def _of_base(
@@ -122,20 +126,20 @@ class TransferableClassifier:
     def _products(self, images: Projected, classes: range) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Products x x, x p (N, K, V), p p (1, K, V) of images and prototypes, under each class's metric."""
         values, chosen, count = images.values, slice(classes.start, classes.stop), len(classes)
-        P, turned = (padded(each[chosen]).to(values) for each in (self.prototypes, self._turned))
+        P, weighted = (padded(each[chosen]).to(values) for each in (self.prototypes, self._weighted))
         if self.metrics is None:
             squares = values.square().sum(-1)[:, None].expand(-1, count, -1)
         else:
             assert images.squares is not None  # projected by a classifier with metrics
             shares = padded(self.metrics.shares[chosen]).to(values)
             squares = torch.einsum("nbv,kb->nkv", images.squares, shares)[:, :count]
-        xp = torch.einsum("nvd,kvd->nkv", values, turned)[:, :count]
-        return squares, xp, (P * turned).sum(-1)[None, :count]
+        xp = torch.einsum("nvd,kvd->nkv", values, weighted)[:, :count]
+        return squares, xp, (P * weighted).sum(-1)[None, :count]
 
     @cached_property
-    def _turned(self) -> torch.Tensor:
+    def _weighted(self) -> torch.Tensor:
         """Prototypes multiplied by the metrics of their classes (C, V, d)."""
-        return self.prototypes if self.metrics is None else self.metrics.turned(self.prototypes)
+        return self.prototypes if self.metrics is None else self.metrics.weighted(self.prototypes)
 
     def extended(self, shots: Projected, labels: torch.Tensor, classes: range) -> TransferableClassifier:
         """Learn new classes, the next in line, from shots; shots of known classes refine their prototypes."""

@@ -21,7 +21,7 @@ from fairshot.classifiers.gate import Projected, TransferableClassifier
 from fairshot.classifiers.prototype_classifier import ResistingPrototypes
 from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.similarity import directions
-from fairshot.classifiers.whitening import ClassSpread, Spread, tempered
+from fairshot.classifiers.whitening import ClassCovariances, WithinClassCovariance, tukey
 from fairshot.evaluation.metrics import Counts, Metrics, metrics_from_counts
 from fairshot.methods.method import Method
 from fairshot.progress import SILENT, Reporter
@@ -65,11 +65,11 @@ class FeatureBank:
         self.g = torch.cat([each.g for each in images])
         self.g_tilde = torch.cat([each.g_tilde for each in images])
         self.directions_tilde = directions(self.g_tilde)
-        self.spread = cache(self._spread)
-        self.tempered = lru_cache(1)(partial(tempered, self.g))
+        self.covariance = cache(self._covariance)
+        self.tukey = lru_cache(1)(partial(tukey, self.g))
 
-    def _spread(self, power: float) -> Spread:
-        return Spread.fit(self.train_g, self.train_labels, self.base_classes, power)
+    def _covariance(self, power: float) -> WithinClassCovariance:
+        return WithinClassCovariance.fit(self.train_g, self.train_labels, self.base_classes, power)
 
     def projections(self, spaces: Iterable[Space | None]) -> Iterator[Projection]:
         """Project the images into each space; spaces that share most of the work follow each other."""
@@ -83,16 +83,16 @@ class FeatureBank:
 
     def _whitened(self, power: float, shrinkage: float, shares: Sequence[float]) -> Iterator[Projection]:
         """Project the images into spaces that differ in the share of each class's own covariance."""
-        spread = self.spread(power)
-        values = spread.whitening(shrinkage).transform_tempered(self.tempered(power))
+        covariance = self.covariance(power)
+        values = covariance.whitening(shrinkage).transform_tukey(self.tukey(power))
         if 0.0 in shares:
-            classifier = TransferableClassifier.whitened(spread, self.counts, shrinkage)
+            classifier = TransferableClassifier.whitened(covariance, self.counts, shrinkage)
             yield self._projection(Space(power, shrinkage), classifier, Projected(values))
         if some := [share for share in shares if share]:
-            own = ClassSpread.fit(self.train_g, self.train_labels, spread, shrinkage)
+            own = ClassCovariances.fit(self.train_g, self.train_labels, covariance, shrinkage)
             for share, squares in zip(some, own.squares(values, some), strict=True):
                 metrics = own.metrics(share)
-                classifier = TransferableClassifier.whitened(spread, self.counts, shrinkage, metrics)
+                classifier = TransferableClassifier.whitened(covariance, self.counts, shrinkage, metrics)
                 yield self._projection(Space(power, shrinkage, share), classifier, Projected(values, squares))
 
     def _projection(
