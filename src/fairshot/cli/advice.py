@@ -29,6 +29,8 @@ OPTIONS: dict[type, str] = {
     errors.HeldOutUnfit: "; give a smaller --held-out",
     AddressUnavailable: "; give another --port or --host",
     store_errors.RunWithoutWeights: ": --fresh",
+    store_errors.StoreDamaged: "; an archive is unpacked by: fairshot import ARCHIVE NEW_STORE",
+    store_errors.RunNotRestored: ": --fresh",
     store_errors.UnknownBackbone: "; give --backbone another name",
     store_errors.PretrainedWeightsMissing: ": --weights FILE.safetensors",
     store_errors.UnusableWeights: "; give another file with --weights, or none",
