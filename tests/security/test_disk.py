@@ -112,9 +112,12 @@ def test_a_store_that_cannot_be_written_is_read(tmp_path: Path, monkeypatch: pyt
             assert store.digest() == digest
             with pytest.raises(CannotWrite, match="nothing was changed"):
                 store.forget("yak")
-        (tmp_path / "store" / f"{DATABASE}-wal").write_bytes(b"changes of a process that was killed")
-        with pytest.raises(UserError, match="not completed"):
-            Store(tmp_path / "store")
+    with Store(tmp_path / "store") as store:
+        store.forget("yak")
+        shutil.copytree(store.folder, tmp_path / "killed")
+    as_on_a_read_only_disk(monkeypatch)
+    with pytest.raises(UserError, match="not completed"):
+        Store(tmp_path / "killed")
 
 
 def test_a_store_in_a_read_only_folder_is_read(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -41,6 +43,22 @@ def store_cases(folder: Path) -> list[Case]:
         return answers, small, digest, rows
 
     return [(path, ask) for path in sorted(folder.iterdir())]
+
+
+def killed_store_cases(folder: Path) -> list[Case]:
+    """Make a store as a killed process leaves it, its last changes in the write-ahead log; return the log."""
+    with make_store(folder.with_name(f"open {folder.name}")) as store:
+        for name in ("yak", "emu", "gnu"):
+            store.teach(name, drawings(name, 3))
+        shutil.copytree(store.folder, folder)
+
+    def ask() -> Any:
+        with tempfile.TemporaryDirectory() as temporary:  # whoever opens the store completes the changes
+            copy = shutil.copytree(folder, Path(temporary) / "store")
+            with Store(copy) as store:
+                return store.digest(), store.history()
+
+    return [(folder / f"{DATABASE}-wal", ask)]
 
 
 def estimator_cases(folder: Path) -> list[Case]:

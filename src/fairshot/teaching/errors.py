@@ -27,6 +27,17 @@ class StoreDamaged(UserError):
         )
 
 
+class LogDamaged(UserError):
+    """The last changes of a store, which a killed process left in a file of their own, are damaged."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        super().__init__(
+            f"{path} is damaged, and with it the last changes of the store; bring the store back from an "
+            "archive or another copy of it, or remove this file to go on without these changes"
+        )
+
+
 class ArchiveRefused(UserError):
     """An archive that is not, or not only, a store."""
 

@@ -48,6 +48,7 @@ from fairshot.teaching.teach_report import (
     mistaken_photos,
     reassigned_images,
 )
+from fairshot.teaching.write_ahead_log import check_log
 
 COMPARED = 1000  # stored images whose answers are compared before and after a teaching
 MOST_PHOTOS = 500  # that are answered for without themselves
@@ -109,6 +110,7 @@ class Store:
         self.layout = Layout.of(self.network, self.base)
         self._reading, self._writing = threading.Lock(), threading.Lock()
         path = self.folder / DATABASE
+        check_log(path)
         with ExitStack() as opened:
             self._reader, self._writer = (opened.enter_context(closing(connect(path))) for _ in range(2))
             check_content(self._reader, path)
