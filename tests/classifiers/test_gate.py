@@ -29,9 +29,15 @@ def fitted(features, labels, power=None, shrinkage=1.0, share=0.0):
     return TransferableClassifier.whitened(spread, counts, shrinkage, own)
 
 
+def with_bias(classifier, scores, bias, strength):
+    base = classifier.base_classes
+    novel = classifier.novel_with_bias(scores[:, base:], bias, scores.new_tensor(strength))
+    return torch.cat([scores[:, :base], novel], dim=1)
+
+
 def test_a_constant_is_added_to_novel_classes_alone():
     scores = random(4, 5)
-    got = fitted(random(3, 1, 2), torch.arange(3)).with_bias(scores, "constant", 0.1)
+    got = with_bias(fitted(random(3, 1, 2), torch.arange(3)), scores, "constant", 0.1)
     torch.testing.assert_close(got[:, :3], scores[:, :3])
     torch.testing.assert_close(got[:, 3:], scores[:, 3:] + 0.1)
 
@@ -240,9 +246,9 @@ def test_classes_learnt_at_once_or_one_by_one_answer_alike(space):
         one_by_one = one_by_one.extended(shots.take(mine), names[mine], range(label, label + 1))
         known = at_once.upto(label + 1)
         for rule, strength in RULES:
-            opened = [one.with_bias(one.scores(tests), rule, strength) for one in (known, one_by_one)]
-            torch.testing.assert_close(*opened)
-            torch.testing.assert_close(opened[0][:, :4], classifier.scores(tests))
+            biased = [with_bias(one, one.scores(tests), rule, strength) for one in (known, one_by_one)]
+            torch.testing.assert_close(*biased)
+            torch.testing.assert_close(biased[0][:, :4], classifier.scores(tests))
     again = classifier.from_tensors(4, at_once.tensors(), space[0] if space else 1.0)
     torch.testing.assert_close(again.scores(tests), at_once.scores(tests))
 
@@ -256,4 +262,20 @@ def test_several_strengths_at_once_bias_as_each_alone(rule):
     scores, strengths = classifier.scores(random(8, 2, 6, seed=3)), torch.tensor([0.0, 0.3, 0.9]).double()
     together = classifier.novel_with_bias(scores[:, 4:], rule, strengths[:, None, None])
     for strength, got in zip(strengths.tolist(), together, strict=True):
-        torch.testing.assert_close(got, classifier.with_bias(scores, rule, strength)[:, 4:])
+        torch.testing.assert_close(got, with_bias(classifier, scores, rule, strength)[:, 4:])
+
+
+@pytest.mark.parametrize("first", [1, 2, 4])
+def test_noise_of_shots_that_come_later_is_that_of_all_shots(first):
+    """A class taught image by image has the noise of the class taught at once."""
+    shots, labels = random(10, 2, 6).abs(), torch.arange(10) % 2 + 4
+    classifier = fitted(random(40, 2, 6, seed=1).abs(), torch.arange(40) % 4, 0.5, 1.0)
+    at_once = classifier.extended(classifier.project(shots), labels, range(4, 6))
+    part = classifier.extended(classifier.project(shots[: 2 * first]), labels[: 2 * first], range(4, 6))
+    later = part.extended(part.project(shots[2 * first :]), labels[2 * first :], range(6, 6))
+    torch.testing.assert_close(later.noise, at_once.noise)
+    torch.testing.assert_close(later.prototypes, at_once.prototypes)
+    assert later.counts.tolist() == at_once.counts.tolist()
+    assert len(later.margins) == len(part.margins) + len(shots) - 2 * first
+    base = classifier.extended(classifier.project(shots[:1]), torch.tensor([0]), range(4, 4))
+    assert len(base.noise) == len(base.margins) == 0

@@ -22,7 +22,7 @@ def tukey(features: torch.Tensor, power: float) -> torch.Tensor:
     return normalize(features.sign() * features.abs().pow(power), dim=-1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Whitening:
     """A space in which directions that vary within every class count less."""
 
@@ -39,7 +39,7 @@ class Whitening:
         return torch.einsum("nvd,vde->nve", values - self.centre.to(values), self.matrix.to(values))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WithinClassCovariance:
     """The means of the base classes and the covariance within them: all that whitening learns from."""
 
@@ -68,7 +68,7 @@ class WithinClassCovariance:
         return Whitening(self.power, self.means.mean(0), matrix)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ClassCovariances:
     """The covariance of each base class in a whitened space, shrunk as it was for all."""
 
@@ -110,7 +110,7 @@ class ClassCovariances:
         return torch.stack(found).permute(3, 2, 0, 1).contiguous()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ClassMetrics:
     """A metric for each class: base classes have their own, a novel class borrows from those like it."""
 
