@@ -213,10 +213,24 @@ def test_an_archive_does_not_unpack_to_far_more_than_it_is(
         import_archive(tmp_path / "bomb.zip", tmp_path / "imported")
 
 
-@pytest.mark.parametrize("content", [None, b"", b"PK", b"no zip" * 100])
-def test_what_is_no_archive_is_named(tmp_path: Path, content: bytes | None) -> None:
+def test_an_archive_of_another_compression_is_refused(archive: Path, tmp_path: Path) -> None:
+    """Some need as much memory as their header asks for, and fail with errors of their own."""
+    with (
+        zipfile.ZipFile(archive) as packed,
+        zipfile.ZipFile(tmp_path / "bad.zip", "w", zipfile.ZIP_LZMA) as copy,
+    ):
+        for name in packed.namelist():
+            copy.writestr(name, packed.read(name))
+    with pytest.raises(ArchiveRefused, match="compressed in another way"):
+        import_archive(tmp_path / "bad.zip", tmp_path / "imported")
+
+
+@pytest.mark.parametrize("content", [None, "a folder", b"", b"PK", b"no zip" * 100])
+def test_what_is_no_archive_is_named(tmp_path: Path, content: bytes | str | None) -> None:
     archive = tmp_path / "store.zip"
-    if content is not None:
+    if isinstance(content, str):
+        archive.mkdir()
+    elif content is not None:
         archive.write_bytes(content)
     with pytest.raises(ArchiveRefused, match=r"store\.zip cannot be imported"):
         import_archive(archive, tmp_path / "imported")

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fairshot import files
+from fairshot import cli, files
 from fairshot.errors import CannotWrite, UserError
 from fairshot.files import PARTIAL, remove_partial, write_atomically
 from fairshot.server.errors import status_of
@@ -182,6 +182,10 @@ def test_a_small_disk_filled_to_the_brim(tmp_path: Path) -> None:
         assert refused.value.disk_full
         with pytest.raises(CannotWrite):
             export_archive(disk / "store", disk / "store.zip")
+        export_archive(disk / "store", tmp_path / "store.zip")
+        with pytest.raises(CannotWrite) as refused:
+            import_archive(tmp_path / "store.zip", disk / "second")
+        assert (refused.value.path, refused.value.disk_full) == (disk / "second", True)
         assert [path.name for path in disk.iterdir()] == ["store"]
         with Store(disk / "store") as store:
             digest = store.digest()
@@ -219,6 +223,19 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pyt
         write_atomically(tmp_path / "note", b"new")
     assert refused.value.disk_full
     assert all_of(tmp_path) == {"note": b"old"}
+
+
+def test_what_nobody_foresaw_to_be_full_is_one_message(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "runs/log.txt")
+
+    monkeypatch.setattr(cli, "app", fail)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == cli.UNUSABLE
+    assert "runs/log.txt cannot be written (No space left on device)" in capsys.readouterr().err
 
 
 def test_half_written_files_of_killed_processes_are_removed(tmp_path: Path) -> None:

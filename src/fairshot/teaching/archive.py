@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
+import struct
 import zipfile
 import zlib
 from contextlib import closing
 from pathlib import Path
+from typing import IO
 
 from fairshot.errors import CannotWrite, UserError
 from fairshot.teaching.base_classifier import CLASSIFIER, read_classifier
@@ -33,6 +36,8 @@ from fairshot.teaching.store import Store
 MEMBERS = (EMBEDDER, CLASSIFIER, DATABASE)
 # Weights, features and small images hardly shrink: a store unpacks to a few times the size of its archive.
 MOST_TIMES, MOST_BEYOND = 20, 16 * 2**20
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+NO_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, struct.error)
 FOREIGN = "foreign.sqlite"  # the database of an archive, which is read once and not kept
 
 
@@ -65,27 +70,45 @@ def import_archive(archive: str | Path, folder: str | Path) -> None:
 
 
 def _unpack(archive: Path, target: Path) -> None:
-    """Unpack the files a store consists of; an archive with anything else is refused."""
+    """Unpack the files a store consists of."""
     try:
-        with zipfile.ZipFile(archive) as packed:
-            names = sorted(packed.namelist())
-            if names != sorted(MEMBERS):
-                raise UserError(
-                    f"a store consists of {', '.join(MEMBERS)}, "
-                    f"but the archive holds {', '.join(map(repr, names[:5]))}"
-                )
-            unpacked = sum(member.file_size for member in packed.infolist())
-            most = MOST_BEYOND + MOST_TIMES * archive.stat().st_size
-            if unpacked > most:
-                raise UserError(
-                    f"it would unpack to {unpacked:,} bytes; a store of its size has at most {most:,}"
-                )
+        with _reading(archive) as file, zipfile.ZipFile(file) as packed:
+            _check_members(packed, archive.stat().st_size)
             for name in MEMBERS:
                 path = target / (FOREIGN if name == DATABASE else name)
-                with packed.open(name) as source, path.open("xb") as file:
-                    shutil.copyfileobj(source, file, 2**20)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, FileNotFoundError) as problem:
+                with packed.open(name) as source, path.open("xb") as copy:
+                    shutil.copyfileobj(source, copy, 2**20)
+    except UserError:
+        raise
+    except NO_ZIP as problem:
         raise UserError(f"{problem}") from problem
+    except OSError as problem:
+        if problem.errno == errno.EINVAL:  # a place before the beginning of the archive
+            raise UserError("it is damaged") from problem
+        raise
+
+
+def _check_members(packed: zipfile.ZipFile, size: int) -> None:
+    """Refuse an archive with anything else than the files of a store, or one that unpacks to far more."""
+    names = sorted(packed.namelist())
+    if names != sorted(MEMBERS):
+        raise UserError(
+            f"a store consists of {', '.join(MEMBERS)}, "
+            f"but the archive holds {', '.join(map(repr, names[:5]))}"
+        )
+    if any(member.compress_type not in COMPRESSIONS for member in packed.infolist()):
+        raise UserError("it is compressed in another way than a store")
+    unpacked, most = sum(member.file_size for member in packed.infolist()), MOST_BEYOND + MOST_TIMES * size
+    if unpacked > most:
+        raise UserError(f"it would unpack to {unpacked:,} bytes; a store of its size has at most {most:,}")
+
+
+def _reading(archive: Path) -> IO[bytes]:
+    """Open an archive; that it cannot be read is not to be taken for a folder that cannot be written."""
+    try:
+        return archive.open("rb")
+    except OSError as problem:
+        raise UserError(problem.strerror or str(problem)) from problem
 
 
 def _rebuild(folder: Path) -> None:
