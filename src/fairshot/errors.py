@@ -110,6 +110,17 @@ class FolderUnusable(UserError):
         return f"{self.folder} {self.reason}"
 
 
+class CannotWrite(UserError, OSError):
+    """A file or folder could not be written; what was there before is unchanged."""
+
+    def __init__(self, path: Path, reason: str, disk_full: bool = False) -> None:
+        self.path, self.reason, self.disk_full = path, reason, disk_full
+        super().__init__(f"{path} cannot be written ({reason}); nothing was changed")
+
+    def __str__(self) -> str:
+        return f"{self.path} cannot be written ({self.reason}); nothing was changed"
+
+
 @dataclass(eq=False)
 class FolderOccupied(UserError):
     """A folder holds other work than what is to be done in it."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
 import json
 import math
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +29,7 @@ from fairshot.benchmarks.pictures import Bytes, Pictures
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.classifiers.dual import PrototypeSettings
 from fairshot.errors import TrainingStopped, UserError
-from fairshot.files import write_atomically
+from fairshot.files import remove_partial, write_atomically
 from fairshot.labels import as_array, as_labels, distinct, from_json, to_json
 from fairshot.methods import sss
 from fairshot.models.embedder import ModelSettings
@@ -37,13 +40,31 @@ from fairshot.training.hardware import choose_hardware
 from fairshot.training.loop import Trainer, TrainingSettings
 from fairshot.training.views import ViewSettings
 
-FILE_NAME, FORMAT = "estimator.json", 1
+FILE_NAME, FORMAT = "estimator.json", 2
+CHECKSUM = "checksum"  # of everything else in the JSON file
 LARGEST = 64  # pixels a side of the network's input, unless `size` asks for more
 FEWEST_EPOCHS, FEWEST_STEPS = 25, 600  # of a training, unless `epochs` says how many
 GREY_VIEWS = {"crop_area": (0.6, 1.4), "rotation": 15, "jitter": 0}  # drawings, as in the recipes of doodles
 DEFAULTS = PrototypeSettings()
 Options = Mapping[str, Any]
 SettingsT = TypeVar("SettingsT", bound=Settings)
+Learning = TypeVar("Learning", bound=Callable[..., Any])
+# Not an attribute of an estimator: that would neither be copied nor pickled.
+_LOCKS: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
+_LOCKS_LOCK = threading.Lock()
+
+
+def _one_at_a_time(learn: Learning) -> Learning:
+    """Let threads that change one estimator wait for each other: each change begins from the last."""
+
+    @functools.wraps(learn)
+    def waiting(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with _LOCKS_LOCK:
+            lock = _LOCKS.setdefault(self, threading.RLock())
+        with lock:
+            return learn(self, *args, **kwargs)
+
+    return waiting  # type: ignore[return-value]
 
 
 class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -54,7 +75,8 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     labels refine these. `adapt` uses images without labels, within bounds.
 
     Images are uint8 arrays (N, H, W) or (N, H, W, C), or sequences of file paths and of arrays of any
-    sizes; labels are of any hashable kind. Whatever fails leaves the estimator as it was.
+    sizes; labels are of any hashable kind. Whatever fails leaves the estimator as it was. Threads may share
+    one estimator: changes wait for each other.
 
     Parameters
     ----------
@@ -123,6 +145,7 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.reporter = reporter
 
+    @_one_at_a_time
     def fit(self, X: Any, y: Any) -> Self:
         """Train on the base classes; what was learnt before is forgotten."""
         labels = as_labels(y)
@@ -143,6 +166,7 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise KeyboardInterrupt from None
         return self._adopt(method_=method, classes_=as_array(classes), history_=trainer.history)
 
+    @_one_at_a_time
     def partial_fit(self, X: Any, y: Any) -> Self:
         """Learn labels never seen before from a few images each; images of known labels refine these."""
         check_is_fitted(self, "method_")
@@ -154,6 +178,7 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         taught.learn(LabelledPictures(pictures, _ids(labels, classes)))
         return self._adopt(method_=taught, classes_=as_array(classes))
 
+    @_one_at_a_time
     def adapt(self, X: Any) -> Self:
         """Calibrate with unlabelled images: classes move towards those recognised with confidence.
 
@@ -172,6 +197,7 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels = self.classes_.tolist()
         return [dict(Counter(labels[c] for c in entry.added_to.tolist())) for entry in self.method_.journal]
 
+    @_one_at_a_time
     def rollback(self, calls: int = 1) -> Self:
         """Undo the last calls of `adapt`; images that theirs had displaced return."""
         check_is_fitted(self, "method_")
@@ -218,7 +244,9 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "tensors": tensors,
             "sha256": digest,
         }
-        text = json.dumps(note, indent=1, default=_plain_number)
+        text = json.dumps(note, default=_plain_number)
+        text = json.dumps({**json.loads(text), CHECKSUM: _checksum(json.loads(text))}, indent=1)
+        remove_partial(folder)
         write_atomically(folder / tensors, content)
         write_atomically(folder / FILE_NAME, text.encode())  # with it the new state replaces the old
         for old in folder.glob("tensors-*.safetensors"):
@@ -235,9 +263,10 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return cls._restored(Path(folder), json.loads(path.read_bytes()), device)
         except UserError:
             raise
-        except (OSError, ValueError, KeyError, TypeError, RuntimeError) as problem:
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError) as problem:
             raise UserError(
-                f"{path}: this estimator is damaged and cannot be loaded ({problem})"
+                f"{path}: this estimator is damaged and cannot be loaded ({problem}); bring the folder back "
+                "from a copy, or save the estimator again"
             ) from problem
 
     @classmethod
@@ -246,6 +275,8 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise UserError(
                 f"{folder} was saved in format {note['format']}; this version of fairshot reads {FORMAT}"
             )
+        if note.pop(CHECKSUM) != _checksum(note):
+            raise ValueError(f"{FILE_NAME} is not the file that was saved")
         content = (folder / note["tensors"]).read_bytes()
         if hashlib.sha256(content).hexdigest() != note["sha256"]:
             raise ValueError(f"{note['tensors']} is not the file that was saved")
@@ -341,6 +372,11 @@ def _ids(labels: Sequence[Any], classes: Sequence[Any]) -> npt.NDArray[np.int64]
 def _check_lengths(images: Pictures | list[Any], labels: Sequence[Any]) -> None:
     if len(images) != len(labels):
         raise UserError(f"X holds {len(images)} images, but y holds {len(labels)} labels; give one per image")
+
+
+def _checksum(note: dict[str, Any]) -> str:
+    """Return a SHA-256 over what the JSON file of an estimator says."""
+    return hashlib.sha256(json.dumps(note, sort_keys=True).encode()).hexdigest()
 
 
 def _plain_number(value: Any) -> Any:

@@ -5,6 +5,7 @@ Each command imports what needs torch when it is called: that takes seconds, and
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
@@ -33,6 +34,7 @@ from fairshot.errors import TrainingStopped, UserError
 
 # Exit codes: something given cannot be used; the same command goes on; Ctrl-C outside of training.
 UNUSABLE, UNFINISHED, INTERRUPTED = 2, 75, 130
+UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}  # a disk that is full or read-only
 RESUMING = {"run", "compare", "tune", "ablate"}  # commands that find again what they had finished
 
 COMMANDS: dict[str, list[Callable[..., None] | typer.Typer]] = {
@@ -89,6 +91,17 @@ def main() -> None:
     except UserError as problem:
         message = f"fairshot: {with_advice(problem)}"
         MESSAGES.print(message, style="red", highlight=False, markup=False, soft_wrap=True)
+        sys.exit(UNUSABLE)
+    except OSError as problem:
+        if problem.errno not in UNWRITABLE:
+            raise
+        what = problem.filename or "a file"
+        MESSAGES.print(
+            f"fairshot: {what} cannot be written ({problem.strerror})",
+            style="red",
+            markup=False,
+            soft_wrap=True,
+        )
         sys.exit(UNUSABLE)
     except TrainingStopped as stopped:
         MESSAGES.print(f"{stopped}; the same command goes on from there", highlight=False, soft_wrap=True)

@@ -37,6 +37,8 @@ OPTIONS: dict[type, str] = {
     errors.PseudoNovelUnfit: "; change --novel",
     errors.HeldOutUnfit: "; give a smaller --held-out",
     AddressUnavailable: "; give another --port or --host",
+    store_errors.StoreDamaged: "; an archive is unpacked by: fairshot import ARCHIVE NEW_STORE",
+    store_errors.RunNotRestored: "; run it anew: fairshot run --fresh",
     store_errors.UnknownBackbone: "; give --backbone another name",
     store_errors.PretrainedWeightsMissing: ": --weights FILE.safetensors",
     store_errors.UnusableWeights: "; give another file, or none, with --weights",

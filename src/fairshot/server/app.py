@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from fairshot.errors import UserError
 from fairshot.server.api import build_api
-from fairshot.server.errors import Refused
+from fairshot.server.errors import Refused, status_of
 from fairshot.server.guard import Guard, refusal
 from fairshot.server.limits import Limits
 from fairshot.server.page import add_login, add_page
@@ -54,7 +54,7 @@ def _explain_errors(app: FastAPI) -> None:
 
     @app.exception_handler(UserError)
     async def unusable(_: Request, error: UserError) -> JSONResponse:
-        return refusal(422, str(error))
+        return refusal(status_of(error), str(error))
 
     @app.exception_handler(Refused)
     async def refused(_: Request, error: Refused) -> JSONResponse:

@@ -16,6 +16,47 @@ class NotAStore(UserError):
         super().__init__(f"{folder} is not a store; make one from a run or from a pretrained backbone")
 
 
+class StoreDamaged(UserError):
+    """A file of a store is not as it was written."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(
+            f"{path} is damaged ({problem}); bring the store back from an archive or another copy of it, or "
+            "make it again"
+        )
+
+
+class LogDamaged(UserError):
+    """The last changes of a store, which a killed process left in a file of their own, are damaged."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        super().__init__(
+            f"{path} is damaged, and with it the last changes of the store; bring the store back from an "
+            "archive or another copy of it, or remove this file to go on without these changes"
+        )
+
+
+class ArchiveRefused(UserError):
+    """An archive that is not, or not only, a store."""
+
+    def __init__(self, archive: Path, reason: str) -> None:
+        self.archive, self.reason = archive, reason
+        super().__init__(f"{archive} cannot be imported: {reason}")
+
+
+class RunNotRestored(UserError):
+    """A run whose weights do not fit its recipe, or are of another version."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(
+            f"{path} is not what this version of fairshot makes a store from ({reason}): it is damaged, or "
+            "the run is of another version; run it again from the beginning"
+        )
+
+
 class NoClasses(UserError):
     """A store without classes was asked something."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -30,7 +31,7 @@ from fairshot.recipes import Recipe
 from fairshot.teaching.base_classifier import nearest_means
 from fairshot.teaching.confidence import Confidence, Trials
 from fairshot.teaching.creation import StoreSpec
-from fairshot.teaching.errors import RunImagesMissing, RunWithoutWeights, UnsupportedRun
+from fairshot.teaching.errors import RunImagesMissing, RunNotRestored, RunWithoutWeights, UnsupportedRun
 from fairshot.teaching.held_out import leave_one_out, trials_of
 from fairshot.teaching.network import Network, Photo, as_photos
 
@@ -127,11 +128,16 @@ def _restored(run: Path, recipe: Recipe, base_classes: int) -> Method[Any]:
     path = run / MODEL
     if not path.is_file():
         raise RunWithoutWeights(path)
-    tensors = load_file(path)
     model = recipe.model.model_copy(update={"pretrained": False})
-    channels = tensors["embedder.mean"].shape[1]
-    method = method_named(recipe.method_name)(recipe.method, model, channels, base_classes)
-    method.restore(tensors)
+    try:
+        tensors = load_file(path)
+        channels = tensors["embedder.mean"].shape[1]
+        method = method_named(recipe.method_name)(recipe.method, model, channels, base_classes)
+        method.restore(tensors)
+    except UserError:
+        raise
+    except (SafetensorError, OSError, LookupError, TypeError, ValueError, RuntimeError) as problem:
+        raise RunNotRestored(path, str(problem)) from problem
     return method
 
 
