@@ -7,12 +7,12 @@ images, where hostile files can take long; and other threads read the database, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from starlette.datastructures import UploadFile
 
@@ -74,22 +74,25 @@ class Service:
         self.metrics.teachings.inc(not dry_run and report.photos > 0)
         return report
 
-    async def _each_picture(self, files: Sequence[Upload], use: Callable[[Bytes], Awaitable[T]]) -> list[T]:
+    async def _each_picture(
+        self, files: Sequence[Upload], use: Callable[[Bytes], Coroutine[Any, Any, T]]
+    ) -> list[T]:
         """Decode image files one after the other; meanwhile, use those that are decoded."""
         self._check_files(files)
-        decoding, kept = asyncio.Lock(), asyncio.Semaphore(self._pictures_per_request)
-
-        async def one(upload: Upload) -> T:
-            async with AsyncExitStack() as while_kept:
-                async with decoding:
-                    await while_kept.enter_async_context(kept)
-                    await while_kept.enter_async_context(self._room_for_a_picture())
-                    picture = await self._decoders.decode(await upload.file.read(), upload.name)
-                return await use(picture)
-
+        kept = asyncio.Semaphore(self._pictures_per_request)
+        tasks: list[asyncio.Task[T]] = []
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(one(upload)) for upload in files]
+                for name, file in files:
+                    with ExitStack() as while_kept:
+                        await kept.acquire()
+                        while_kept.callback(kept.release)
+                        await self._room_for_a_picture()
+                        while_kept.callback(self._pictures.release)
+                        picture = await self._decoders.decode(await file.read(), name)
+                        tasks.append(group.create_task(use(picture)))
+                        tasks[-1].add_done_callback(partial(_close, while_kept.pop_all()))
+                    del picture  # otherwise it stays until the next one is decoded
         except ExceptionGroup as problems:  # the first one ended the others
             raise problems.exceptions[0] from None
         return [task.result() for task in tasks]
@@ -104,18 +107,13 @@ class Service:
                 megabytes = self.limits.file_bytes // 2**20
                 raise Refused(413, f"{name} has {file.size:,} bytes; at most {megabytes} MB are allowed")
 
-    @asynccontextmanager
-    async def _room_for_a_picture(self) -> AsyncIterator[None]:
+    async def _room_for_a_picture(self) -> None:
         """Wait until another decoded picture may be in memory."""
         try:
             async with asyncio.timeout(self.limits.decoding_wait):
                 await self._pictures.acquire()
         except TimeoutError:
             raise Refused(503, "too many images are waiting for an answer; ask again in a second") from None
-        try:
-            yield
-        finally:
-            self._pictures.release()
 
     async def compute(self, action: Callable[[], T]) -> T:
         """Run something on the computing thread."""
@@ -136,3 +134,7 @@ class Service:
         self.metrics.answers.labels("unknown").inc(unknown)
         self.metrics.answers.labels("known").inc(len(predictions) - unknown)
         return predictions
+
+
+def _close(stack: ExitStack, _: object) -> None:
+    stack.close()
