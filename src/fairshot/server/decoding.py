@@ -14,7 +14,7 @@ import math
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 
@@ -84,13 +84,19 @@ class Decoders:
         self._idle: list[Process] = []
         self._busy: set[Process] = set()
 
-    async def decode(self, content: bytes, name: str) -> Bytes:
-        """Decode and prepare the content of an image file, or refuse it."""
+    async def decode(self, content: bytes, name: str, make_room: Callable[[], Awaitable[None]]) -> Bytes:
+        """Decode and prepare the content of an image file, or refuse it.
+
+        `make_room` is awaited when its turn has come: what waits for its turn needs no room yet.
+        """
         limits = self._settings.limits
-        measured, _ = await self._do(content, name, 0, limits.decoding_wait)
+        async with self._turns.turn(0, limits.decoding_wait):
+            measured, _ = await self._do(Job(name, len(content), decode=False), content)
         large = measured.cost > limits.large_pixels
         wait = limits.large_decoding_wait if large else limits.decoding_wait
-        reply, pixels = await self._do(content, name, max(measured.cost, 1), wait)
+        async with self._turns.turn(measured.cost, wait):
+            await make_room()
+            reply, pixels = await self._do(Job(name, len(content), decode=True), content)
         return np.frombuffer(pixels, np.uint8).reshape(reply.shape)
 
     async def close(self) -> None:
@@ -100,20 +106,18 @@ class Decoders:
         for process in processes:
             await _end(process)
 
-    async def _do(self, content: bytes, name: str, cost: int, wait: float) -> tuple[Reply, bytes]:
-        """Measure an image, whose cost is 0 as long as it is not known, or decode it."""
-        async with self._turns.turn(cost, wait):
-            process = self._idle.pop() if self._idle else await self._start()
-            self._busy.add(process)
-            try:
-                reply, pixels = await self._exchange(process, Job(name, len(content), cost > 0), content)
-            except BaseException:  # also when the request is cancelled: the process is in the midst of it
-                await _end(process)
-                raise
-            else:
-                self._idle.append(process)
-            finally:
-                self._busy.discard(process)
+    async def _do(self, job: Job, content: bytes) -> tuple[Reply, bytes]:
+        process = self._idle.pop() if self._idle else await self._start()
+        self._busy.add(process)
+        try:
+            reply, pixels = await self._exchange(process, job, content)
+        except BaseException:  # also when the request is cancelled: the process is in the midst of it
+            await _end(process)
+            raise
+        else:
+            self._idle.append(process)
+        finally:
+            self._busy.discard(process)
         if reply.refused:
             raise Refused(422, reply.refused)
         return reply, pixels

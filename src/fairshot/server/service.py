@@ -7,6 +7,7 @@ images, where hostile files can take long; and other threads read the database, 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -62,24 +63,27 @@ class Service:
 
     async def predict(self, files: Sequence[Upload], top: int) -> list[Prediction]:
         """Answer for image files."""
-        predictions = await self._each_picture(files, self._batcher.submit)
+        ranks = itertools.count()
+        predictions = await self._each_picture(
+            files, lambda picture: self._batcher.submit(picture, next(ranks)), self._pictures_per_request
+        )
         return [replace(each, top=each.top[:top]) for each in predictions]
 
     async def teach(self, name: str, files: Sequence[Upload], dry_run: bool = False) -> TeachReport:
         """Teach a class from image files."""
         name = checked_name(name)
-        embedded = await self._each_picture(files, self._embed)
+        embedded = await self._each_picture(files, self._embed, 1)  # predictions come in between
         photos = [photo for each in embedded for photo in each]
         report = await self.compute(lambda: self.store.teach(name, photos, dry_run))
         self.metrics.teachings.inc(not dry_run and report.photos > 0)
         return report
 
     async def _each_picture(
-        self, files: Sequence[Upload], use: Callable[[Bytes], Coroutine[Any, Any, T]]
+        self, files: Sequence[Upload], use: Callable[[Bytes], Coroutine[Any, Any, T]], at_once: int
     ) -> list[T]:
-        """Decode image files one after the other; meanwhile, use those that are decoded."""
+        """Decode image files one after the other; meanwhile, use those that are decoded, a few at once."""
         self._check_files(files)
-        kept = asyncio.Semaphore(self._pictures_per_request)
+        kept = asyncio.Semaphore(at_once)
         tasks: list[asyncio.Task[T]] = []
         try:
             async with asyncio.TaskGroup() as group:
@@ -87,9 +91,8 @@ class Service:
                     with ExitStack() as while_kept:
                         await kept.acquire()
                         while_kept.callback(kept.release)
-                        await self._room_for_a_picture()
-                        while_kept.callback(self._pictures.release)
-                        picture = await self._decoders.decode(await file.read(), name)
+                        make_room = partial(self._make_room, while_kept)
+                        picture = await self._decoders.decode(await file.read(), name, make_room)
                         tasks.append(group.create_task(use(picture)))
                         tasks[-1].add_done_callback(partial(_close, while_kept.pop_all()))
                     del picture  # otherwise it stays until the next one is decoded
@@ -107,13 +110,14 @@ class Service:
                 megabytes = self.limits.file_bytes // 2**20
                 raise Refused(413, f"{name} has {file.size:,} bytes; at most {megabytes} MB are allowed")
 
-    async def _room_for_a_picture(self) -> None:
-        """Wait until another decoded picture may be in memory."""
+    async def _make_room(self, while_kept: ExitStack) -> None:
+        """Wait until another decoded picture may be in memory, and count it until a stack is closed."""
         try:
             async with asyncio.timeout(self.limits.decoding_wait):
                 await self._pictures.acquire()
         except TimeoutError:
             raise Refused(503, "too many images are waiting for an answer; ask again in a second") from None
+        while_kept.callback(self._pictures.release)
 
     async def compute(self, action: Callable[[], T]) -> T:
         """Run something on the computing thread."""
