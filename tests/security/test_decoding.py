@@ -97,6 +97,15 @@ def test_an_image_over_a_limit_is_named_and_others_go_on(store: Store, limits: L
             assert predict(client, photo(80, 60)).status_code == 200
 
 
+def test_a_decoder_does_not_know_the_token(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAIRSHOT_TOKEN", "canary-4711")
+    with TestClient(build_app(store), base_url="http://localhost") as client:
+        assert predict(client, photo(80, 60)).status_code == 200
+        (process,) = decoders(os.getpid())
+        for file in ("environ", "cmdline"):
+            assert b"canary-4711" not in Path(f"/proc/{process}/{file}").read_bytes()
+
+
 def test_a_decoder_that_hangs_or_dies_is_replaced(store: Store) -> None:
     limits = Limits(decoder_header_seconds=0.2)  # of computing; a hanging process gets some times as much
     with TestClient(build_app(store, limits=limits), base_url="http://localhost") as client:

@@ -33,6 +33,7 @@ from fairshot.errors import UserError
 from fairshot.server import guard
 from fairshot.server.app import build_app
 from fairshot.server.batching import Batcher
+from fairshot.server.decoding import Turns
 from fairshot.server.errors import Refused
 from fairshot.server.limits import Limits
 from fairshot.server.serving import choose_token
@@ -348,9 +349,45 @@ def test_images_are_computed_together() -> None:
         await asyncio.sleep(0)
         gone.cancel()
         assert await batcher.submit(2) == 4
+        order: list[int] = []
+        many = [batcher.submit(number, rank) for rank, number in enumerate(range(20, 28))]
+        one = batcher.submit(30)  # whoever has one image does not wait for all of those who have many
+        for task in [asyncio.create_task(each) for each in (*many, one)]:
+            task.add_done_callback(lambda done: order.append(done.result() // 2))
+        while len(order) < 9:
+            await asyncio.sleep(0.01)
+        assert order.index(30) < 4
         await batcher.close()
 
     asyncio.run(submit_all())
+
+
+def test_the_cheapest_image_is_decoded_first_and_large_ones_leave_room() -> None:
+    order: list[int] = []
+
+    async def decode(turns: Turns, cost: int, seconds: float = 0.01, wait: float = 5) -> None:
+        async with turns.turn(cost, wait):
+            order.append(cost)
+            await asyncio.sleep(seconds)
+
+    async def decode_all() -> None:
+        turns = Turns(2, large=100)
+        large = [asyncio.create_task(decode(turns, 1000 - number, 0.1)) for number in range(3)]
+        await asyncio.sleep(0)
+        assert order == [1000]  # one of two places stays free
+        await asyncio.gather(*(decode(turns, cost) for cost in (50, 70, 30, 60)))
+        assert order == [1000, 50, 30, 60, 70]
+        with pytest.raises(Refused) as refused:
+            await decode(turns, 2000, wait=0.01)
+        assert refused.value.status == 503
+        given_up = asyncio.create_task(decode(turns, 500))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        await asyncio.gather(*large)
+        assert order[5:] == [998, 999]
+        await asyncio.gather(decode(turns, 1), decode(turns, 2))  # every place was given back
+
+    asyncio.run(decode_all())
 
 
 def test_slow_images_keep_nobody_from_reading(store: Store) -> None:

@@ -29,7 +29,7 @@ def photo(width: int = 1200, height: int = 900) -> bytes:
     return encoded(Image.fromarray(noise).resize((width, height)), "JPEG")
 
 
-def progressive(scans: int, width: int = 512, height: int = 512) -> bytes:
+def progressive(scans: int, width: int = 1500, height: int = 1500) -> bytes:
     """A JPEG that goes over its pixels as often as told: each scan takes some time, and few bytes."""
     content = flat(width, height, "JPEG", "L", progressive=True)
     last = content.rindex(b"\xff\xda")

@@ -28,6 +28,16 @@ from fairshot.teaching.photos import Preparation
 
 STARTING_SECONDS = 60.0
 WALL_SECONDS = 4  # per second of computing that is allowed: processors may be busy with other things
+KEPT_VARIABLES = (
+    "PYTHON",
+    "PATH",
+    "HOME",
+    "LD_",
+    "DYLD_",
+    "LANG",
+    "LC_",
+    "SYSTEMROOT",
+)  # others may be secret
 ENVIRONMENT = {  # one thread, and memory that is freed goes back to the operating system
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -123,9 +133,10 @@ class Decoders:
         return reply, pixels
 
     async def _start(self) -> Process:
+        kept = {name: value for name, value in os.environ.items() if name.startswith(KEPT_VARIABLES)}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "fairshot.server.decode_worker", self._settings.dump()),
-            env={**os.environ, **ENVIRONMENT},
+            env={**kept, **ENVIRONMENT},
             stdin=PIPE,
             stdout=PIPE,
             start_new_session=True,  # signals from the terminal are for the server alone

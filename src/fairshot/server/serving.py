@@ -35,12 +35,14 @@ class HeaderTimeoutProtocol(H11Protocol):
 
     _timer: asyncio.TimerHandle | None = None  # until the next request must have begun
     _reading_timer: asyncio.TimerHandle | None = None  # until the client must have read something
+    given_up = False  # for a newer connection
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Make room for the connection, and start the time for the head of the first request."""
         super().connection_made(transport)
         self.waiting_since = self.loop.time()
-        others = [other for other in self.connections if isinstance(other, HeaderTimeoutProtocol)]
+        open_ones = (other for other in self.connections if isinstance(other, HeaderTimeoutProtocol))
+        others = [other for other in open_ones if not other.given_up]
         neighbours = [other for other in others if other.address == self.address]
         if len(neighbours) > Limits.address_connections:
             _close_longest_waiting(neighbours)
@@ -89,15 +91,17 @@ class HeaderTimeoutProtocol(H11Protocol):
         self._timer = self.loop.call_later(Limits.header_seconds, self._close_if_idle, self.cycle)
 
     def _close_if_idle(self, previous: object) -> None:
-        """Close if no request has begun since the previous one, whatever the client has not read of it."""
+        """Close if no request has begun since the previous one, whose response may still be on the way."""
         if self.cycle is previous:
-            self.transport.abort()
+            self.transport.close()
+            self._timer = self.loop.call_later(Limits.reading_seconds, self.transport.abort)
 
 
 def _close_longest_waiting(connections: list[HeaderTimeoutProtocol]) -> None:
     """Close the connection that has been waiting for a request longest: a new one, if no other waits."""
-    waiting = [each for each in connections if each.is_waiting and not each.transport.is_closing()]
-    min(waiting, key=lambda each: each.waiting_since).transport.abort()
+    chosen = min((each for each in connections if each.is_waiting), key=lambda each: each.waiting_since)
+    chosen.given_up = True
+    chosen.transport.abort()
 
 
 class BoundedShutdown(uvicorn.Server):
