@@ -305,7 +305,7 @@ def test_numpy_and_python_labels_are_the_same_labels(instant):
         ([["a"], ["b"]] * 4, r"y\[0\]: \['a'\] cannot be a label, because it is not hashable"),
         ([("a", []), "b"] * 4, r"not hashable"),
         ([float("nan"), 1.0] * 4, r"y\[0\]: nan cannot be a label"),
-        (np.zeros((8, 1)), r"one label an image, but has the shape \(8, 1\)"),
+        (np.zeros((8, 1)), r"one label per image, but has the shape \(8, 1\)"),
         ("abababab", r"sequence of labels"),
         (3, r"sequence of labels"),
         (["a", "b"] * 3, r"X holds 8 images, but y holds 6 labels"),

@@ -34,7 +34,7 @@ OPTIONS: dict[type, str] = {
     store_errors.UnusableWeights: "; give another file with --weights, or none",
     store_errors.NoBaseFolder: "; give another folder with --base",
     store_errors.TooFewHeldOut: "; give more images, or leave --choose-threshold out",
-    store_errors.UnsupportedRun: "; train one with: fairshot run doodles/sss",
+    store_errors.UnsupportedRun: "; train one with: fairshot run",
 }
 NAMED = 5  # runs that advice names
 SMALL_SIZE, SMALL_RESIZE = 32, 36  # pixels of images that a CPU can learn from in minutes
@@ -50,7 +50,7 @@ def advice(problem: object) -> str:
 def _(problem: errors.NoRun) -> str:
     """Name the finished runs in the folder, or else beside it; those of the default method first."""
     for folder in (problem.folder, problem.folder.parent):
-        runs = [str(path.parent) for path in sorted(folder.glob("*/result.json"), key=_of_sss_first)]
+        runs = [str(path.parent) for path in sorted(folder.glob("*/result.json"), key=_default_method_first)]
         if runs:
             return f"; finished runs are {first_of(runs, NAMED)}"
     return "; give the folder of a run, as `fairshot run` writes it"
@@ -63,10 +63,12 @@ def _(problem: errors.NoRunsFound) -> str:
     return "; give folders that `fairshot run` wrote, such as runs/demo"
 
 
-def _of_sss_first(result: Path) -> tuple[bool, Path]:
-    """Sort runs of SSS before others: every command that takes a run takes those."""
+def _default_method_first(result: Path) -> tuple[bool, Path]:
+    """Sort runs of the default method before others: every command that takes a run takes those."""
+    from fairshot.recipes import DEFAULT_METHOD  # takes seconds to import, and few errors need it
+
     try:
-        return json.loads(result.read_bytes()).get("method") != "sss", result
+        return json.loads(result.read_bytes()).get("method") != DEFAULT_METHOD, result
     except (OSError, ValueError, AttributeError):  # it is no result, or not readable
         return True, result
 
