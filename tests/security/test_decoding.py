@@ -86,7 +86,7 @@ def test_files_that_take_minutes_are_refused_at_once(store: Store, attack: str) 
 
 
 @pytest.mark.parametrize(
-    "limits", [Limits(decoder_seconds=0.1), Limits(decoder_bytes=60 * 2**20)], ids=["time", "memory"]
+    "limits", [Limits(decoder_seconds=0.1), Limits(large_decoder_bytes=60 * 2**20)], ids=["time", "memory"]
 )
 def test_an_image_over_a_limit_is_named_and_others_go_on(store: Store, limits: Limits) -> None:
     with TestClient(build_app(store, limits=limits), base_url="http://localhost") as client:

@@ -23,6 +23,13 @@ from fairshot.errors import UserError
 from fairshot.server.limits import Limits
 from fairshot.teaching.photos import Preparation
 
+try:
+    import resource
+except ImportError:  # not a Unix
+    resource = None  # type: ignore[assignment]
+
+STATM = Path("/proc/self/statm")
+
 
 @dataclass(frozen=True)
 class WorkerSettings:
@@ -61,16 +68,10 @@ class Reply:
 
 
 def limit_memory(more: int) -> None:
-    """Let this process take so many bytes more than it has now, where that can be had; write no files."""
-    try:
-        import resource
-    except ImportError:  # not a Unix
-        return
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    if Path("/proc/self/statm").exists():
-        in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (in_use + more, in_use + more))
+    """Let this process take so many bytes more than it has now, where that can be limited."""
+    if resource is not None and STATM.exists():
+        in_use = int(STATM.read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (in_use + more, resource.RLIM_INFINITY))
 
 
 def limit_time(seconds: float) -> None:
@@ -83,12 +84,15 @@ def run_job(job: Job, content: bytes, settings: WorkerSettings) -> tuple[Reply, 
     """Measure or decode an image."""
     limits, preparation = settings.limits, settings.preparation
     limit_time(limits.decoder_header_seconds)
+    limit_memory(limits.decoder_bytes)
     try:
         header = read_header(content, job.name, limits.pixels)
         check_shape(header, job.name, limits)
+        cost = header.pixels * max(header.scans // 3, 1)
         if not job.decode:
-            return Reply(cost=header.pixels * max(header.scans // 3, 1)), None
+            return Reply(cost=cost), None
         limit_time(limits.decoder_seconds)
+        limit_memory(limits.large_decoder_bytes if cost > limits.large_pixels else limits.decoder_bytes)
         picture = preparation.picture(decode_image(content, job.name, preparation.channels, limits.pixels))
     except UserError as problem:
         return Reply(refused=str(problem)), None
@@ -130,7 +134,9 @@ def main() -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (1, 2):  # what decoders print about hostile files is of no use
             os.dup2(nowhere, stream)
-        limit_memory(settings.limits.decoder_bytes)
+        if resource is not None:
+            for kind in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):  # it writes no files
+                resource.setrlimit(kind, (0, 0))
         _send(replies, asdict(Reply()))  # ready
         work(sys.stdin.buffer, replies, settings)
 

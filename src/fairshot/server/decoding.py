@@ -160,7 +160,7 @@ class Decoders:
                 await process.stdin.drain()
                 return await self._receive(process)
         except (TimeoutError, EOFError, ConnectionError):
-            most = f"{seconds:g} s or {limits.decoder_bytes // 2**20} MB of memory"
+            most = f"{seconds:g} s or {limits.large_decoder_bytes // 2**20} MB of memory"
             advice = "give a smaller version of it, or save it again with another program"
             raise Refused(422, f"{job.name}: decoding it takes more than {most}; {advice}") from None
 

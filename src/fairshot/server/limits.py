@@ -28,7 +28,8 @@ class Limits:
     aspect: int = 20  # longer over shorter side
 
     decoders: int = 2  # processes that decode images; one of them always decodes small ones
-    decoder_bytes: int = 700 * 2**20  # of memory that one image may take, beside those of the process
+    decoder_bytes: int = 400 * 2**20  # of memory that one image may take, beside those of the process
+    large_decoder_bytes: int = 700 * 2**20  # the same for large images
     decoder_seconds: float = 8.0  # of computing that one image may take
     decoder_header_seconds: float = 1.0  # of computing that its header may take
     large_pixels: int = 16_000_000  # an image of more pixels, times its scans by three, is large
