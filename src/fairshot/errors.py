@@ -23,8 +23,8 @@ class UserError(ValueError):
 
 def _make(kind: type[UserError], arguments: tuple[Any, ...]) -> UserError:
     """Make an error without calling its constructor."""
-    assert kind.__base__ is not None
-    problem: UserError = kind.__base__.__new__(kind)  # kind.__new__ is not that of an error with two bases
+    base: Any = kind.__base__  # whose __new__ fits an error with two bases too
+    problem: UserError = base.__new__(kind)
     problem.args = arguments
     return problem
 
