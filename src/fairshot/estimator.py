@@ -81,18 +81,18 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     backbone: "tiny", "resnet20", "resnet12", or any model of timm, for example "resnet18".
-    size: pixels a side of the network's input; None takes the usual short side of the images, at most 64.
+    size: pixels per side of the network's input; None takes the usual short side of the images, at most 64.
     pretrained: start from timm's weights of the backbone instead of random ones.
     epochs: passes over the images of `fit`; None takes 25, or more if they are few.
     batch, learning_rate: images and step size of stochastic gradient descent.
     intra, inter, sr, resistance: the components of the method, each of which can be switched off.
     gamma: strength of Resistance; more favours labels learnt by `partial_fit`.
     model, views, training, method: further keys of these sections of a recipe, for example
-        views={"horizontal_flip": 0} where left and right differ. Views stray from colour images as in
-        the recipes of CIFAR-100, from grey ones as in those of doodles.
+        views={"horizontal_flip": 0} where left and right differ. Unless changed, views are those of the
+        recipes of CIFAR-100 for colour images, and of doodles for grey ones.
     seed: of everything random; the same seed and images give the same estimator.
     device: "auto", "cpu" or "cuda".
-    reporter: is told how far the training is; None is silent.
+    reporter: shows how far the training is; None shows nothing.
 
     Attributes
     ----------
@@ -371,7 +371,7 @@ def _ids(labels: Sequence[Any], classes: Sequence[Any]) -> npt.NDArray[np.int64]
 
 def _check_lengths(images: Pictures | list[Any], labels: Sequence[Any]) -> None:
     if len(images) != len(labels):
-        raise UserError(f"X holds {len(images)} images, but y holds {len(labels)} labels; give one an image")
+        raise UserError(f"X holds {len(images)} images, but y holds {len(labels)} labels; give one per image")
 
 
 def _checksum(note: dict[str, Any]) -> str:

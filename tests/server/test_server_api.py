@@ -240,7 +240,7 @@ def test_every_request_of_a_connection_must_begin_in_time(short_timeout: int, ea
             pytest.fail("the head of a request may take for ever")
 
 
-def test_strangers_need_the_token(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_without_the_token_are_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     compared = []
     real = guard.hmac.compare_digest
     monkeypatch.setattr(guard.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or real(a, b))

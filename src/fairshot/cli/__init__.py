@@ -28,7 +28,7 @@ from fairshot.cli import (
     tradeoff,
     tune,
 )
-from fairshot.cli.advice import advice
+from fairshot.cli.advice import AdvisedCommand, with_advice
 from fairshot.cli.console import CONSOLE, MESSAGES
 from fairshot.errors import TrainingStopped, UserError
 
@@ -61,9 +61,12 @@ app = typer.Typer(
 for heading, commands in COMMANDS.items():
     for command in commands:
         if isinstance(command, typer.Typer):
+            for each in command.registered_commands:
+                each.cls = AdvisedCommand
             app.add_typer(command, rich_help_panel=heading)
         else:
-            app.command(command.__name__.removesuffix("_command"), rich_help_panel=heading)(command)
+            name = command.__name__.removesuffix("_command")
+            app.command(name, cls=AdvisedCommand, rich_help_panel=heading)(command)
 
 
 def _print_version(asked: bool) -> None:
@@ -86,7 +89,7 @@ def main() -> None:
     try:
         app()
     except UserError as problem:
-        message = f"fairshot: {problem}{advice(problem)}"
+        message = f"fairshot: {with_advice(problem)}"
         MESSAGES.print(message, style="red", highlight=False, markup=False, soft_wrap=True)
         sys.exit(UNUSABLE)
     except OSError as problem:

@@ -48,6 +48,7 @@ class Trial(BaseModel):
     changes: dict[str, Any]
     overall_avg: float
     harmonic_mean_avg: float
+    both: float  # mean of the two
     inc_avg: float
     last: float
     base_avg: float
@@ -66,11 +67,6 @@ class Trial(BaseModel):
             changes=dict(changes), novel_only=sum(novel_only) / len(novel_only), seconds=seconds, **found
         )
 
-    @property
-    def both(self) -> float:
-        """The mean of overall accuracy and harmonic mean."""
-        return (self.overall_avg + self.harmonic_mean_avg) / 2
-
     def __str__(self) -> str:
         changes = "  ".join(f"{key}={value}" for key, value in self.changes.items())
         return (
@@ -87,12 +83,6 @@ class Tuning:
     trials: list[Trial]
     best: Trial
     recipe: Recipe  # with the changes of the best trial
-
-
-def read_trials(folder: Path) -> list[Trial]:
-    """Read the trials that a search has left, also an interrupted one."""
-    path = folder / TRIALS
-    return [Trial(**row) for row in json.loads(path.read_bytes())] if path.is_file() else []
 
 
 def tune(
@@ -203,7 +193,8 @@ def _run_trials(
         run, base = status.planned.out, status.planned.base
         seconds = Result.read(base or run).seconds["base session"]
         trials[run] = Trial.of(changes_of[run], Result.read(run), seconds)
-        write_atomically(out / TRIALS, json.dumps([each.model_dump() for each in trials.values()]).encode())
+        ended = [trials[each.out] for each in planned if each.out in trials]
+        write_atomically(out / TRIALS, json.dumps([trial.model_dump() for trial in ended]).encode())
         options.reporter.say(str(trials[run]))
         for name in (FEATURES,) if base is None else (FEATURES, MODEL):
             (run / name).unlink(missing_ok=True)  # large, and no other trial reads them
