@@ -226,7 +226,7 @@ def test_store_without_base_classes_is_nearest_mean(tmp_path: Path) -> None:
         (lambda s: s.teach("yak", PHOTOS["okapi"]), "stored as 'okapi' already"),
         (lambda s: s.teach("yak", drawings("sample of ant", 1)), "stored as 'ant' already"),
         (lambda s: s.forget("yeti"), "no class 'yeti'"),
-        (lambda s: s.rename("Cow", "ox"), r"no class 'Cow' .*; did you mean cow\?"),
+        (lambda s: s.rename("Cow", "ox"), r"no class 'Cow'; did you mean cow\?"),
         (lambda s: s.rename("okapi", "ant"), "merge them"),
         (lambda s: s.merge("okapi", "okapi"), "itself"),
     ],

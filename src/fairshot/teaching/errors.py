@@ -69,7 +69,7 @@ class UnknownClass(UserError):
 
     def __init__(self, name: str, folder: Path, names: Iterable[str]) -> None:
         self.name, self.folder = name, folder
-        super().__init__(f"there is no class {name!r} in {folder}{did_you_mean(name, names)}")
+        super().__init__(f"there is no class {name!r}{did_you_mean(name, names)}")
 
 
 class ClassExists(UserError):
