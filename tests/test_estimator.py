@@ -16,7 +16,8 @@ from sklearn.model_selection import cross_val_score
 from fairshot import SSS
 from fairshot.benchmarks import load_stream
 from fairshot.benchmarks.stream import LabelledPictures, StreamSettings
-from fairshot.errors import TrainingStopped, UserError
+from fairshot.documents import write_json
+from fairshot.errors import DamagedFile, TrainingStopped, UserError
 from fairshot.methods import sss
 from fairshot.training.batches import seed_of
 from fairshot.training.loop import Trainer
@@ -305,7 +306,7 @@ def test_numpy_and_python_labels_are_the_same_labels(instant):
         ([["a"], ["b"]] * 4, r"y\[0\]: \['a'\] cannot be a label, because it is not hashable"),
         ([("a", []), "b"] * 4, r"not hashable"),
         ([float("nan"), 1.0] * 4, r"y\[0\]: nan cannot be a label"),
-        (np.zeros((8, 1)), r"one label an image, but has the shape \(8, 1\)"),
+        (np.zeros((8, 1)), r"one label per image, but has the shape \(8, 1\)"),
         ("abababab", r"sequence of labels"),
         (3, r"sequence of labels"),
         (["a", "b"] * 3, r"X holds 8 images, but y holds 6 labels"),
@@ -499,16 +500,12 @@ def test_labels_that_cannot_be_saved_are_refused_and_nothing_is_written(tmp_path
 def test_a_save_that_fails_leaves_the_last_one(instant, tmp_path, monkeypatch):
     instant.save(tmp_path)
     taught = copy_of(instant).partial_fit(noise(2, 8, 8, 3), ["c", "c"])
-    from fairshot import estimator as module
+    from fairshot import documents
 
-    write = module.write_atomically
+    def fail(*_):
+        raise OSError("no space left")
 
-    def fail_at_the_note(path, content):
-        if path.suffix == ".json":
-            raise OSError("no space left")
-        write(path, content)
-
-    monkeypatch.setattr(module, "write_atomically", fail_at_the_note)
+    monkeypatch.setattr(documents, "write_atomically", fail)  # of the note, not of the tensors
     with pytest.raises(OSError, match="no space"):
         taught.save(tmp_path)
     assert_same(state(SSS.load(tmp_path)), state(instant))
@@ -529,11 +526,17 @@ def test_damaged_and_missing_files_are_refused_by_name(instant, tmp_path):
     with pytest.raises(UserError, match="not the file that was saved"):
         SSS.load(tmp_path)
     tensors.write_bytes(content)
-    for damaged in ("", text[:100], "[]", json.dumps(json.loads(text) | {"classes": ["a"]})):
+    for damaged in ("", text[:100], text.replace('"a"', '"c"'), json.dumps(json.loads(text))):
         note.write_text(damaged)
-        with pytest.raises(UserError, match=r"estimator\.json: this estimator .* damaged"):
+        with pytest.raises(DamagedFile) as refused:
             SSS.load(tmp_path)
-    note.write_text(json.dumps(json.loads(text) | {"format": 9}))
+        assert refused.value.path == note
+    values = json.loads(text)
+    del values["sha256"]
+    note.write_text(json.dumps(values | {"classes": ["a"]}))  # changed by hand, without a checksum
+    with pytest.raises(UserError, match=r"estimator\.json: this estimator .* damaged"):
+        SSS.load(tmp_path)
+    write_json(note, json.dumps(values | {"format": 9}))
     with pytest.raises(UserError, match="format 9"):
         SSS.load(tmp_path)
     note.write_text(text)

@@ -25,6 +25,7 @@ from fairshot.benchmarks.images import as_pictures, channels_of
 from fairshot.benchmarks.pictures import Bytes, Pictures
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.classifiers.dual import PrototypeSettings
+from fairshot.documents import load_json, write_json
 from fairshot.errors import TrainingStopped, UserError
 from fairshot.files import write_atomically
 from fairshot.labels import as_array, as_labels, distinct, from_json, to_json
@@ -220,7 +221,7 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         }
         text = json.dumps(note, indent=1, default=_plain_number)
         write_atomically(folder / tensors, content)
-        write_atomically(folder / FILE_NAME, text.encode())  # with it the new state replaces the old
+        write_json(folder / FILE_NAME, text)  # with it the new state replaces the old
         for old in folder.glob("tensors-*.safetensors"):
             if old.name != tensors:
                 old.unlink(missing_ok=True)
@@ -232,7 +233,7 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not path.is_file():
             raise UserError(f"{folder} holds no {FILE_NAME}: no estimator was saved there")
         try:
-            return cls._restored(Path(folder), json.loads(path.read_bytes()), device)
+            return cls._restored(Path(folder), load_json(path), device)
         except UserError:
             raise
         except (OSError, ValueError, KeyError, TypeError, RuntimeError) as problem:

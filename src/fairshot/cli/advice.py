@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from functools import singledispatch
 from pathlib import Path
 
 from fairshot import errors, progress
 from fairshot.benchmarks.dataset import Dataset, MissingData, WrongData
 from fairshot.benchmarks.image_folder import TooFewImages
+from fairshot.documents import load_json
 from fairshot.errors import first_of
 from fairshot.server.errors import AddressUnavailable
 from fairshot.teaching import errors as store_errors
 
 OPTIONS: dict[type, str] = {
     errors.BadOverride: "; an example is --set training.epochs=10",
+    errors.MethodNotLoaded: (
+        "; commands that name the file can use it: fairshot run BENCHMARK/file.py:Class, or compare"
+    ),
     errors.NoGPU: "; use --device cpu",
     errors.UnevenEpisode: ", or another number of --processes",
     TooFewImages: "; to teach classes from all images, without a test, use fairshot new and fairshot teach",
     errors.FolderUnusable: "; give another --out",
     errors.FolderOccupied: "; give another --out, or begin anew in this one with --fresh",
+    errors.CodeNotTrusted: ": --trust",
     errors.CodeChanged: "; give another --out, or begin anew in this one with --fresh",
     errors.OtherTraining: ", --set the others alike",
     errors.OtherImages: "; say where its own are with --data or --root",
@@ -35,6 +38,10 @@ OPTIONS: dict[type, str] = {
     store_errors.NoBaseFolder: "; give another folder with --base",
     store_errors.TooFewHeldOut: "; give more images, or leave --choose-threshold out",
     store_errors.UnsupportedRun: "; train one with: fairshot run doodles/sss",
+}
+OF_A_RUN = {  # files that a run, or a search for settings, makes anew
+    *("recipe.yaml", "result.json", "split.json", "model.safetensors", "features.safetensors"),
+    *("training.csv", "method.py", "search.json", "trials.json"),
 }
 NAMED = 5  # runs that advice names
 SMALL_SIZE, SMALL_RESIZE = 32, 36  # pixels of images that a CPU can learn from in minutes
@@ -66,8 +73,8 @@ def _(problem: errors.NoRunsFound) -> str:
 def _of_sss_first(result: Path) -> tuple[bool, Path]:
     """Sort runs of SSS before others: every command that takes a run takes those."""
     try:
-        return json.loads(result.read_bytes()).get("method") != "sss", result
-    except (OSError, ValueError, AttributeError):  # it is no result, or not readable
+        return load_json(result).get("method") != "sss", result
+    except errors.UserError:  # it is no result, or not readable
         return True, result
 
 
@@ -96,10 +103,16 @@ def _(problem: errors.UnknownRecipe) -> str:
 
 
 @advice.register
-def _(problem: errors.MethodNotLoaded) -> str:
-    if problem.kept is None:
-        return "; commands that name the file can use it: fairshot run BENCHMARK/file.py:Class, or compare"
-    return f", or add --set {shlex.quote(f'method.name={problem.recipe.parent / problem.kept}')}"
+def _(problem: errors.DamagedFile) -> str:
+    """Name the option that makes a file of a run or a search anew."""
+    return ", with --fresh" if problem.path.name in OF_A_RUN else ""
+
+
+@advice.register
+def _(problem: errors.TrainingDiverged) -> str:
+    if problem.phase:  # its settings are those of the method
+        return ""
+    return f": --set training.learning_rate={problem.learning_rate / 10:g} --fresh"
 
 
 def how_to_get(dataset: Dataset) -> str:

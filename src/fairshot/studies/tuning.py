@@ -12,9 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from fairshot.benchmarks.stream import Stream
+from fairshot.documents import load_json, read_model, write_json
 from fairshot.errors import FolderOccupied, FolderUnusable, UserError
 from fairshot.evaluation.experiment import RunOptions, load_pictures
 from fairshot.evaluation.result import Result
@@ -29,9 +30,8 @@ from fairshot.evaluation.run_folder import (
     TRIALS,
     lock_run,
 )
-from fairshot.files import write_atomically
 from fairshot.methods.plugins import plugin_file
-from fairshot.recipes import Recipe, load_recipe
+from fairshot.recipes import Recipe, load_recipe, write_recipe
 from fairshot.settings import differences, flat
 from fairshot.studies.execute import StudyOptions, execute
 from fairshot.studies.plan import PlannedRun
@@ -80,6 +80,14 @@ class Trial(BaseModel):
         )
 
 
+class Trials(BaseModel):
+    """The trials of a search, in the order of its grid."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    trials: list[Trial]
+
+
 @dataclass(frozen=True)
 class Tuning:
     """What a search found."""
@@ -92,7 +100,7 @@ class Tuning:
 def read_trials(folder: Path) -> list[Trial]:
     """Read the trials that a search has left, also an interrupted one."""
     path = folder / TRIALS
-    return [Trial(**row) for row in json.loads(path.read_bytes())] if path.is_file() else []
+    return read_model(path, Trials, "a list of trials").trials if path.is_file() else []
 
 
 def tune(
@@ -130,7 +138,7 @@ def tune(
         best = max(range(len(trials)), key=lambda index: float(getattr(trials[index], by)))
         reporter.say(f"best by {by}: {trials[best]}")
         chosen = points[best][1]
-        write_atomically(out / RECIPE, chosen.as_yaml().encode())
+        write_recipe(out / RECIPE, chosen)
     return Tuning(trials, trials[best], chosen)
 
 
@@ -172,8 +180,8 @@ def _prepare(out: Path, asked: dict[str, Any], fresh: bool) -> None:
     if not (out / SEARCH).is_file():
         if (out / RECIPE).exists():
             raise FolderUnusable(out, f"holds a {RECIPE} that is not of this search")
-        write_atomically(out / SEARCH, json.dumps(asked).encode())
-    elif other := differences(json.loads((out / SEARCH).read_bytes()), asked):
+        write_json(out / SEARCH, json.dumps(asked))
+    elif other := differences(load_json(out / SEARCH), asked):
         raise FolderOccupied(out, f"another search: {other}")
 
 
@@ -203,7 +211,7 @@ def _run_trials(
         run, base = status.planned.out, status.planned.base
         seconds = Result.read(base or run).seconds["base session"]
         trials[run] = Trial.of(changes_of[run], Result.read(run), seconds)
-        write_atomically(out / TRIALS, json.dumps([each.model_dump() for each in trials.values()]).encode())
+        write_json(out / TRIALS, Trials(trials=list(trials.values())).model_dump_json())
         options.reporter.say(str(trials[run]))
         for name in (FEATURES,) if base is None else (FEATURES, MODEL):
             (run / name).unlink(missing_ok=True)  # large, and no other trial reads them

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from fairshot.benchmarks.doodles import SIDE
@@ -17,6 +16,7 @@ from fairshot.benchmarks.pictures import Pictures
 from fairshot.benchmarks.stream import LabelledPictures, Session, Stream
 from fairshot.classifiers.dual import DualClassifier, PrototypeSettings
 from fairshot.errors import UserError
+from fairshot.evaluation.base_session import load_model
 from fairshot.evaluation.experiment import OWN_PICTURES, find_pictures, had_own_pictures, own_pictures_side
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import MODEL, recipe_of
@@ -127,12 +127,15 @@ def _restored(run: Path, recipe: Recipe, base_classes: int) -> Method[Any]:
     path = run / MODEL
     if not path.is_file():
         raise RunWithoutWeights(path)
-    tensors = load_file(path)
     model = recipe.model.model_copy(update={"pretrained": False})
-    channels = tensors["embedder.mean"].shape[1]
-    method = method_named(recipe.method_name)(recipe.method, model, channels, base_classes)
-    method.restore(tensors)
-    return method
+
+    def restore(tensors: dict[str, Tensor]) -> Method[Any]:
+        channels = tensors["embedder.mean"].shape[1]
+        method = method_named(recipe.method_name)(recipe.method, model, channels, base_classes)
+        method.restore(tensors)
+        return method
+
+    return load_model(path, restore)
 
 
 def _samples(stream: Stream, network: Network, reporter: Reporter) -> dict[int, list[Photo]]:
