@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any, TypeVar
@@ -147,12 +148,11 @@ def _read(path: Path, at_most: int) -> bytes:
     """Return the content of a file unless it is too large."""
     try:
         with path.open("rb") as file:
-            content = file.read(at_most + 1)
+            if os.fstat(file.fileno()).st_size <= at_most:
+                return file.read(at_most)
     except OSError as problem:
         raise FileRefused(path, f"it cannot be read: {problem.strerror}") from None
-    if len(content) > at_most:
-        raise FileRefused(path, f"it has more than {at_most:,} bytes")
-    return content
+    raise FileRefused(path, f"it has more than {at_most:,} bytes")
 
 
 def _check(path: Path, content: bytes, checksum: re.Pattern[bytes]) -> re.Match[bytes] | None:

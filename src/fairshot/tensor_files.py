@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import mmap
 import re
 from collections.abc import Mapping
@@ -26,10 +27,19 @@ Content = bytes | mmap.mmap
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Write tensors of any device and layout, and some texts, with a checksum."""
     plain = {name: value.contiguous().cpu() for name, value in tensors.items()}
-    content = save(plain, {**metadata, CHECKSUM: _BLANK.decode()})
+    content = _with_metadata(save(plain), {CHECKSUM: _BLANK.decode(), **metadata})
     begin, end = _place(path, content)
     digest = _digest(content, begin, end)
     write_atomically(path, b"".join([memoryview(content)[:begin], digest, memoryview(content)[end:]]))
+
+
+def _with_metadata(content: bytes, metadata: Mapping[str, str]) -> bytes:
+    """Add texts to the header; safetensors would write them in an order that changes from run to run."""
+    length = int.from_bytes(content[:8], "little")
+    header = {"__metadata__": metadata, **json.loads(content[8 : 8 + length])}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # the tensors begin at a multiple of 8 bytes
+    return b"".join([len(text).to_bytes(8, "little"), text, memoryview(content)[8 + length :]])
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

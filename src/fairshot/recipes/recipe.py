@@ -165,7 +165,7 @@ def read_recipe(path: Path) -> Recipe:
 def write_recipe(path: Path, recipe: Recipe, code: bytes | None = None) -> None:
     """Write the recipe of a run, with a checksum; `code` is the file of its method that the run keeps."""
     digest = "" if code is None else f"# {PLUGIN_COPY}: {hashlib.sha256(code).hexdigest()}\n"
-    write_yaml(path, digest + recipe.as_yaml())
+    write_yaml(path, recipe.as_yaml() + digest)
 
 
 def check_recipe(content: Mapping[str, Any]) -> Recipe:
@@ -227,7 +227,7 @@ def _code_of(source: str, content: dict[str, Any]) -> str | None:
         return name
     if name in methods() or not kept.is_file() or not Path(source).is_file():
         return None
-    written = CODE_DIGEST.match(read_yaml_text(Path(source)))
+    written = CODE_DIGEST.search(read_yaml_text(Path(source)))
     if written and hashlib.sha256(kept.read_bytes()).hexdigest() != written[1]:
         raise DamagedFile(kept, "it is not the file that the run kept")
     kind = plugin_class(kept, name)
