@@ -17,6 +17,8 @@ from typing import Any
 
 import yaml
 
+from fairshot.documents import with_checksum
+
 SSS = ("sss", "sss_bgmm")
 DECISIONS = "separately|transferable_only|specific_only|pre|post|anomaly_detection"
 RENAMED = {  # by section; that of the method for each method, or for those of SSS
@@ -102,11 +104,18 @@ def rewrite_json(before: str) -> str:
     raise SystemExit("this JSON was not written by fairshot")
 
 
+def rewrite_trials(before: str) -> str:
+    """Return the trials of a search as the present version writes them: an object with a checksum."""
+    present = rewrite_json(before)
+    return with_checksum(f'{{"trials": {present}}}') if isinstance(json.loads(present), list) else present
+
+
 def changes(folder: Path) -> Iterator[tuple[Path, str]]:
     """Yield each file that is not in present names, and what it is to hold."""
     rewriters = {".json": rewrite_json, ".md": migrate_text, ".txt": migrate_text, ".log": migrate_text}
+    by_name = {"recipe.yaml": rewrite_yaml, "trials.json": rewrite_trials}
     for path in sorted(folder.rglob("*.*")):
-        rewrite = rewrite_yaml if path.name == "recipe.yaml" else rewriters.get(path.suffix)
+        rewrite = by_name.get(path.name) or rewriters.get(path.suffix)
         if rewrite:
             before = path.read_text(encoding="utf-8")
             if (after := rewrite(before)) != before:

@@ -41,9 +41,13 @@ class BadYAML(ValueError):
 
 def write_json(path: Path, text: str) -> None:
     """Write a JSON object, given as text, with a checksum."""
-    rest = text[1:].encode()
-    digest = hashlib.sha256(rest).hexdigest()
-    write_atomically(path, b'{"sha256":"' + digest.encode() + b'",' + rest)
+    write_atomically(path, with_checksum(text).encode())
+
+
+def with_checksum(text: str) -> str:
+    """Return a JSON object that begins with the checksum of the rest."""
+    rest = text[1:]
+    return f'{{"sha256":"{hashlib.sha256(rest.encode()).hexdigest()}",{rest}'
 
 
 def read_json(path: Path) -> bytes:

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fairshot.documents import load_json
 from fairshot.methods import methods
+from fairshot.evaluation.result import Result
 from fairshot.recipes import DEFAULT_METHOD, check_recipe
+from fairshot.studies.tuning import read_trials
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = sorted((ROOT / "results").rglob("recipe.yaml"))
@@ -56,6 +59,13 @@ def test_every_committed_result_has_its_recipe_and_every_trade_off_present_setti
                 settings.model_validate(point["method"])
 
 
+def test_every_committed_search_and_result_is_read():
+    results = [Result.read(path.parent) for path in (ROOT / "results").rglob("result.json")]
+    trials = [read_trials(path.parent) for path in (ROOT / "results").rglob("trials.json")]
+    assert len(results) > 50
+    assert all(trials)
+
+
 def test_old_names_become_present_ones_once(script, tmp_path):
     trials = [{"changes": {"training.low_size": 24, "method.gamma": 0}, "last": 64.0}]
     points = [{"method": {"gate": "plain", "own_share": 0.1}, "setting": 0.1}]
@@ -73,7 +83,7 @@ def test_old_names_become_present_ones_once(script, tmp_path):
     assert (tmp_path / "recipe.yaml").read_text() == yaml.safe_dump(PRESENT, sort_keys=False)
     written = {"command": COMMAND, "recipe": PRESENT, "way": 1}
     assert (tmp_path / "result.json").read_text() == json.dumps(written) + "\n"
-    assert json.loads((tmp_path / "trials.json").read_text())[0]["changes"] == {
+    assert load_json(tmp_path / "trials.json")["trials"][0]["changes"] == {
         "training.low_resolution": 24,
         "method.gamma": 0,
     }
