@@ -61,9 +61,10 @@ def test_every_committed_result_has_its_recipe_and_every_trade_off_present_setti
 
 def test_every_committed_search_and_result_is_read():
     results = [Result.read(path.parent) for path in (ROOT / "results").rglob("result.json")]
-    trials = [read_trials(path.parent) for path in (ROOT / "results").rglob("trials.json")]
+    files = [path for path in (ROOT / "results").rglob("trials.json") if "trials" in load_json(path)]
     assert len(results) > 50
-    assert all(trials)
+    assert len(files) > 15  # the others are of a study that is no search
+    assert all(read_trials(path.parent) for path in files)
 
 
 def test_old_names_become_present_ones_once(script, tmp_path):
