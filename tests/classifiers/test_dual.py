@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fairshot.classifiers.bounded_calibration import moved_within
 from fairshot.classifiers.dual import DualClassifier, MixtureSettings, PrototypeSettings
 from fairshot.classifiers.gate import TransferableClassifier
-from fairshot.classifiers.whitening import Spread
+from fairshot.classifiers.whitening import WithinClassCovariance
 from fairshot.errors import UserError
 
 BASE, NOVEL, VIEWS = 6, 4, 2
@@ -116,7 +116,7 @@ def test_the_gate_decides_by_biased_scores_of_the_whitened_space():
     chosen = PrototypeSettings(resistance=False, gate="constant", gate_strength=0.1, whitening=True)
     classifier, shots, labels = learnt(chosen)
     base, base_labels = draw(range(BASE), 15)
-    space = Spread.fit(base["g"], base_labels, BASE, chosen.power).whitening(chosen.shrinkage)
+    space = WithinClassCovariance.fit(base["g"], base_labels, BASE, chosen.power).whitening(chosen.shrinkage)
     everything = {name: torch.cat([base[name], shots[name]]) for name in base}
     every_label = torch.cat([base_labels, labels])
     scores, decided = classifier.decide(TESTS)
@@ -148,8 +148,12 @@ def test_a_gate_goes_with_bounded_calibration_in_its_own_space():
     expected = moved_within(gate.prototypes, kept, memory.owner, memory.alpha, chosen.bounds)
     images = gate.values(TESTS["g"])
     plain = torch.cosine_similarity(images[:, None], expected[None], dim=-1).mean(-1)
+    biased = gate.novel_with_bias(plain[:, BASE:], "unbiased", torch.tensor(1.0))
     torch.testing.assert_close(
-        adapted.transferable_scores(TESTS["g"]), gate.with_bias(plain, "unbiased", 1.0), rtol=1e-4, atol=1e-5
+        adapted.transferable_scores(TESTS["g"]),
+        torch.cat([plain[:, :BASE], biased], dim=1),
+        rtol=1e-4,
+        atol=1e-5,
     )
     assert not torch.equal(adapted.decide(TESTS).scores, classifier.decide(TESTS).scores)
     assert torch.equal(adapted.rollback().decide(TESTS).scores, classifier.decide(TESTS).scores)
@@ -163,10 +167,12 @@ def test_a_gate_goes_with_bounded_calibration_in_its_own_space():
         {"gate": "left_out", "gate_strength": 1.5},
         {"gate": "constant", "decision": "post"},
         {"whitening": True, "decision": "pre"},
+        {"gate": "plain", "gate_strength": 0.1},
+        {"class_covariance_share": 0.2},
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(wrong):
-    with pytest.raises(ValueError, match="gate"):
+    with pytest.raises(ValueError, match=r"gate|whitening"):
         PrototypeSettings(**wrong)
 
 

@@ -9,7 +9,7 @@ import torch
 from fairshot.classifiers.gate import TransferableClassifier, noise, noise_ratio, recognising, unbiasing
 from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.similarity import similarity
-from fairshot.classifiers.whitening import ClassMetrics, ClassSpread, Spread, tempered
+from fairshot.classifiers.whitening import ClassCovariances, ClassMetrics, WithinClassCovariance, tukey
 
 
 def random(*shape, seed=0):
@@ -24,14 +24,20 @@ def fitted(features, labels, power=None, shrinkage=1.0, share=0.0):
     counts = labels.bincount()
     if power is None:
         return TransferableClassifier.plain(prototypes(features, labels, range(len(counts))), counts)
-    spread = Spread.fit(features, labels, len(counts), power)
-    own = ClassSpread.fit(features, labels, spread, shrinkage).metrics(share) if share else None
+    spread = WithinClassCovariance.fit(features, labels, len(counts), power)
+    own = ClassCovariances.fit(features, labels, spread, shrinkage).metrics(share) if share else None
     return TransferableClassifier.whitened(spread, counts, shrinkage, own)
+
+
+def with_bias(classifier, scores, bias, strength):
+    base = classifier.base_classes
+    novel = classifier.novel_with_bias(scores[:, base:], bias, scores.new_tensor(strength))
+    return torch.cat([scores[:, :base], novel], dim=1)
 
 
 def test_a_constant_is_added_to_novel_classes_alone():
     scores = random(4, 5)
-    got = fitted(random(3, 1, 2), torch.arange(3)).with_bias(scores, "constant", 0.1)
+    got = with_bias(fitted(random(3, 1, 2), torch.arange(3)), scores, "constant", 0.1)
     torch.testing.assert_close(got[:, :3], scores[:, :3])
     torch.testing.assert_close(got[:, 3:], scores[:, 3:] + 0.1)
 
@@ -41,7 +47,7 @@ def test_a_constant_is_added_to_novel_classes_alone():
 
 def test_whitening_follows_its_formula():
     features, labels = random(60, 2, 5).abs(), torch.arange(60) % 3
-    got = Spread.fit(features, labels, 3, power=0.5).whitening(0.7)
+    got = WithinClassCovariance.fit(features, labels, 3, power=0.5).whitening(0.7)
     for view in range(2):
         rows = []
         for x in features[:, view].tolist():
@@ -63,17 +69,17 @@ def test_whitening_evens_out_the_spread_within_classes():
     stretch = torch.tensor([5.0, 1, 1, 0.2]).double()
     labels = torch.arange(400) % 2
     features = random(400, 1, 4) * stretch + 8 * labels[:, None, None]
-    space = Spread.fit(features, labels, 2, power=1.0).whitening(1e-6)
+    space = WithinClassCovariance.fit(features, labels, 2, power=1.0).whitening(1e-6)
     after = space.transform(features)
     residual = after - prototypes(after, labels, [0, 1])[labels]
     spread = residual[:, 0].var(0)
     assert spread.max() / spread.min() < 1.5
-    features_residual = tempered(features, 1.0) - prototypes(tempered(features, 1.0), labels, [0, 1])[labels]
+    features_residual = tukey(features, 1.0) - prototypes(tukey(features, 1.0), labels, [0, 1])[labels]
     assert features_residual[:, 0].var(0).max() / features_residual[:, 0].var(0).min() > 10
 
 
 def test_whitening_of_features_without_variance_stays_finite():
-    spread = Spread.fit(torch.rand(6, 2, 4).repeat(2, 1, 1), torch.arange(6).repeat(2), 6, 0.5)
+    spread = WithinClassCovariance.fit(torch.rand(6, 2, 4).repeat(2, 1, 1), torch.arange(6).repeat(2), 6, 0.5)
     space = spread.whitening(2.0)
     assert space.matrix.isfinite().all()
     assert space.transform(torch.zeros(3, 2, 4)).isfinite().all()
@@ -140,7 +146,7 @@ def test_own_metrics_are_the_shrunk_covariance_of_the_class_seen_in_the_whitened
     """A cosine under a class's metric is the cosine after whitening by a mix of pooled and own covariance."""
     features, labels, share, shrinkage = random(90, 2, 4).abs(), torch.arange(90) % 3, 0.3, 0.7
     got = fitted(features, labels, 1.0, shrinkage, share).scores(random(5, 2, 4, seed=1).abs())
-    x, images = tempered(features, 1.0).numpy(), tempered(random(5, 2, 4, seed=1).abs(), 1.0).numpy()
+    x, images = tukey(features, 1.0).numpy(), tukey(random(5, 2, 4, seed=1).abs(), 1.0).numpy()
     expected = np.zeros((5, 3))
     for view in range(2):
         means = np.array([x[labels == c, view].mean(0) for c in range(3)])
@@ -161,14 +167,16 @@ def test_own_metrics_are_the_shrunk_covariance_of_the_class_seen_in_the_whitened
 
 def test_without_a_share_the_metric_is_that_of_the_whitened_space():
     features, labels = random(60, 2, 5).abs(), torch.arange(60) % 3
-    spread = Spread.fit(features, labels, 3, power=0.5)
-    metrics = ClassSpread.fit(features, labels, spread, 1.0).metrics(0.0)
+    spread = WithinClassCovariance.fit(features, labels, 3, power=0.5)
+    metrics = ClassCovariances.fit(features, labels, spread, 1.0).metrics(0.0)
     torch.testing.assert_close(metrics, torch.eye(5).double().expand(3, 2, 5, 5))
 
 
 def test_lengths_under_metrics_of_several_shares_are_those_under_each():
     features, labels, images = random(60, 2, 5).abs(), torch.arange(60) % 3, random(7, 2, 5, seed=1)
-    own = ClassSpread.fit(features, labels, Spread.fit(features, labels, 3, power=0.5), 0.7)
+    own = ClassCovariances.fit(
+        features, labels, WithinClassCovariance.fit(features, labels, 3, power=0.5), 0.7
+    )
     for share, got in zip((0.1, 0.6), own.squares(images, (0.1, 0.6)), strict=True):
         expected = torch.einsum("nvd,bvde,nve->nbv", images, own.metrics(share), images)
         torch.testing.assert_close(got, expected)
@@ -183,7 +191,7 @@ def test_a_novel_class_borrows_most_from_the_base_class_most_similar_to_it():
     borrowed = np.einsum("b,bvde->vde", weights / weights.sum(), raw @ raw.mT)
     P = random(4, 1, 3, seed=3)
     expected = np.einsum("cvde,cve->cvd", np.concatenate([raw @ raw.mT, borrowed[None]]), P)
-    np.testing.assert_allclose(metrics.turned(P), expected)
+    np.testing.assert_allclose(metrics.weighted(P), expected)
 
 
 # --- shots left out
@@ -238,9 +246,9 @@ def test_classes_learnt_at_once_or_one_by_one_answer_alike(space):
         one_by_one = one_by_one.extended(shots.take(mine), names[mine], range(label, label + 1))
         known = at_once.upto(label + 1)
         for rule, strength in RULES:
-            opened = [one.with_bias(one.scores(tests), rule, strength) for one in (known, one_by_one)]
-            torch.testing.assert_close(*opened)
-            torch.testing.assert_close(opened[0][:, :4], classifier.scores(tests))
+            biased = [with_bias(one, one.scores(tests), rule, strength) for one in (known, one_by_one)]
+            torch.testing.assert_close(*biased)
+            torch.testing.assert_close(biased[0][:, :4], classifier.scores(tests))
     again = classifier.from_tensors(4, at_once.tensors(), space[0] if space else 1.0)
     torch.testing.assert_close(again.scores(tests), at_once.scores(tests))
 
@@ -254,4 +262,20 @@ def test_several_strengths_at_once_bias_as_each_alone(rule):
     scores, strengths = classifier.scores(random(8, 2, 6, seed=3)), torch.tensor([0.0, 0.3, 0.9]).double()
     together = classifier.novel_with_bias(scores[:, 4:], rule, strengths[:, None, None])
     for strength, got in zip(strengths.tolist(), together, strict=True):
-        torch.testing.assert_close(got, classifier.with_bias(scores, rule, strength)[:, 4:])
+        torch.testing.assert_close(got, with_bias(classifier, scores, rule, strength)[:, 4:])
+
+
+@pytest.mark.parametrize("first", [1, 2, 4])
+def test_noise_of_shots_that_come_later_is_that_of_all_shots(first):
+    """A class taught image by image has the noise of the class taught at once."""
+    shots, labels = random(10, 2, 6).abs(), torch.arange(10) % 2 + 4
+    classifier = fitted(random(40, 2, 6, seed=1).abs(), torch.arange(40) % 4, 0.5, 1.0)
+    at_once = classifier.extended(classifier.project(shots), labels, range(4, 6))
+    part = classifier.extended(classifier.project(shots[: 2 * first]), labels[: 2 * first], range(4, 6))
+    later = part.extended(part.project(shots[2 * first :]), labels[2 * first :], range(6, 6))
+    torch.testing.assert_close(later.noise, at_once.noise)
+    torch.testing.assert_close(later.prototypes, at_once.prototypes)
+    assert later.counts.tolist() == at_once.counts.tolist()
+    assert len(later.margins) == len(part.margins) + len(shots) - 2 * first
+    base = classifier.extended(classifier.project(shots[:1]), torch.tensor([0]), range(4, 4))
+    assert len(base.noise) == len(base.margins) == 0

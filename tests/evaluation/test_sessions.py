@@ -1,6 +1,7 @@
 """The session loop beside itself written as loops: who is asked when, and what is counted."""
 
 import numpy as np
+import pytest
 import torch
 
 from fairshot.benchmarks import load_stream
@@ -54,3 +55,15 @@ def test_unlabelled_test_images_are_shown_after_learning_and_only_if_asked_for(m
         )
         run_sessions(method, STREAM)
         assert shown == expected
+
+
+@pytest.mark.parametrize(
+    ("timing", "expected"), [("before", ["adapt", "predict"]), ("after", ["predict", "adapt"])]
+)
+def test_calibration_comes_before_or_after_the_images_are_classified(monkeypatch, timing, expected):
+    method, calls = untrained("sss", sr_width=8, calibration=True, calibration_timing=timing), []
+    predict = method.predict
+    monkeypatch.setattr(method, "adapt", lambda _: calls.append("adapt"))
+    monkeypatch.setattr(method, "predict", lambda features: calls.append("predict") or predict(features))
+    run_sessions(method, STREAM)
+    assert calls == ["predict", *expected, *expected]

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from fairshot.documents import load_json
-from fairshot.methods import methods
 from fairshot.evaluation.result import Result
+from fairshot.methods import methods
 from fairshot.recipes import DEFAULT_METHOD, check_recipe
 from fairshot.studies.tuning import read_trials
 

@@ -71,7 +71,7 @@ def test_a_finished_training_is_used_and_not_repeated(folder):
     assert weights(folder / "loaded" / "pre") == weights(folder / "components" / "sr")
     assert not list((folder / "loaded").glob("*/checkpoints/base/*"))
     page = (folder / "loaded" / "ablation.md").read_text()
-    assert "Ways to use two kinds of features" in page
+    assert "Decisions by two kinds of features" in page
     assert page.count("sss") >= 18  # six ways in three tables
     again = fairshot(folder, *command, "--fresh")
     assert again.process.exitcode == 0, again.stderr

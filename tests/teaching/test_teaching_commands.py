@@ -537,7 +537,7 @@ def test_what_cannot_be_used_is_said(
     ("recipe", "kind", "message"),
     [
         ("doodles/sss_bgmm", errors.UnsupportedRun, "not mixtures"),
-        ("doodles/cec", errors.UnsupportedRun, "fairshot run doodles/sss"),
+        ("doodles/cec", errors.UnsupportedRun, "train one with: fairshot run"),
         ("doodles/sss", errors.RunWithoutWeights, "--fresh"),
     ],
 )

@@ -18,7 +18,7 @@ from fairshot.classifiers.mixtures import (
 from fairshot.classifiers.variational import Fit, Posterior, Prior
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BGMM:
     """Mixtures of all classes seen: base classes have more components than novel ones."""
 

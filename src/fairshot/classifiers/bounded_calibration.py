@@ -1,11 +1,11 @@
 """Bounded Calibration: unlabelled samples arrive in batches, and some may be hostile.
 
 Eq. 9 and 10 move a prototype towards whatever was recognised as its class, again and again; anybody who can
-show pictures to the system could lead a class astray. Here the movement is bounded:
+show pictures to the system could move a class to another. Here the movement is bounded:
 
 - a class keeps the R samples most similar to its labelled prototype, of all that ever came: order and batch
   size have no effect, and later samples must be more typical than earlier ones to count;
-- recognition is by the labelled prototypes, never by moved ones: no batch paves the way for the next;
+- recognition is by the labelled prototypes, never by moved ones: what one batch moved does not help the next;
 - an exact or nearly exact copy of a kept sample does not count; one with a little noise, or saved anew as
   JPEG, may count as another sample, within the bounds below;
 - alpha grows with the samples kept and reaches the paper's value at R of them: a few move little;
@@ -27,7 +27,7 @@ from fairshot.classifiers.similarity import similarity
 AT_ONCE = 256  # samples that are compared with all before them
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Bounds:
     """How much unlabelled samples may do."""
 
@@ -37,7 +37,7 @@ class Bounds:
     copies: float = 0.9999  # cosine above which two samples of a class are copies: nearly the same bits
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Entry:
     """What one batch was and did: the samples it added, and those they displaced."""
 
@@ -48,7 +48,7 @@ class Entry:
     displaced_features: torch.Tensor  # (D, V, d): to bring them back
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Calibration:
     """Labelled prototypes, and the unlabelled samples that calibrate them."""
 
@@ -164,7 +164,7 @@ def _copies(candidates: torch.Tensor, scores: torch.Tensor, bounds: Bounds) -> t
     """Find the candidates that repeat one which the same class recognises better, or as well and earlier."""
     best, winner = scores.max(1)
     order = best.argsort(descending=True, stable=True)
-    order = order[best[order] > bounds.threshold]  # nobody keeps the others
+    order = order[best[order] > bounds.threshold]  # no class keeps the others
     order = order[winner[order].argsort(stable=True)]
     repeated = torch.zeros(len(candidates), dtype=torch.bool, device=candidates.device)
     for own in torch.split(order, winner[order].bincount().tolist()):

@@ -30,7 +30,7 @@ from fairshot.classifiers.combination import Decision, Rule, combine, joined
 from fairshot.classifiers.gate import Bias, TransferableClassifier
 from fairshot.classifiers.prototype_classifier import Prototypes, ResistingPrototypes
 from fairshot.classifiers.similarity import prototype_directions, similarity, similarity_to
-from fairshot.classifiers.whitening import ClassSpread, Spread
+from fairshot.classifiers.whitening import ClassCovariances, WithinClassCovariance
 from fairshot.errors import UserError
 from fairshot.settings import Settings, Share
 
@@ -55,7 +55,7 @@ class DecisionSettings(Settings):
     )
     # Self-optimizing classifiers (section 3.3)
     resistance: bool = Field(
-        True, description="Whether base classes of h~ step back from novel ones (eq. 7)."
+        True, description="Whether base classes of h~ move away from novel ones (eq. 7)."
     )
     threshold: float = Field(0.8, ge=-1, le=1, description="r of eq. 10: cosine from which a sample counts.")
     at_most: int = Field(40, ge=1, description="R of eq. 10: samples per class that count.")
@@ -64,6 +64,10 @@ class DecisionSettings(Settings):
     def _gate_fits(self) -> Self:
         if self.gate == "left_out" and self.gate_strength > 1:
             raise ValueError(f"gate_strength is a share of the shots with left_out, got {self.gate_strength}")
+        if self.gate == "plain" and self.gate_strength:
+            raise ValueError(f"gate_strength is of a gate other than plain, got {self.gate_strength}")
+        if self.class_covariance_share and not self.whitening:
+            raise ValueError("class_covariance_share is a part of whitening, which is off")
         if self.has_gate and self.decision != "separately":
             raise ValueError(f"a gate needs decision separately, got {self.decision}")
         return self
@@ -115,7 +119,7 @@ class Scores(NamedTuple):
     pre: Tensor | None = None  # of the joined features, for the rule of that name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DualClassifier:
     """The classifiers h of g and h~ of g~ over all classes seen; every change returns a new object."""
 
@@ -400,8 +404,8 @@ def _fit_gate(
     """Make the gate of the base classes from the features of their training images."""
     if not settings.whitening:
         return TransferableClassifier.plain(h.means, counts)
-    spread = Spread.fit(g, labels, len(counts), settings.power)
+    covariance = WithinClassCovariance.fit(g, labels, len(counts), settings.power)
     metrics, share = None, settings.class_covariance_share
     if share:
-        metrics = ClassSpread.fit(g, labels, spread, settings.shrinkage).metrics(share)
-    return TransferableClassifier.whitened(spread, counts, settings.shrinkage, metrics)
+        metrics = ClassCovariances.fit(g, labels, covariance, settings.shrinkage).metrics(share)
+    return TransferableClassifier.whitened(covariance, counts, settings.shrinkage, metrics)

@@ -25,13 +25,13 @@ import torch
 
 from fairshot.classifiers.calibration import calibrate_labelled, moved
 from fairshot.classifiers.prototypes import class_sums, prototypes
-from fairshot.classifiers.similarity import padded, similarity
-from fairshot.classifiers.whitening import ClassMetrics, Spread, Whitening
+from fairshot.classifiers.similarity import padded, prototype_directions, similarity, similarity_to
+from fairshot.classifiers.whitening import ClassMetrics, Whitening, WithinClassCovariance
 
 Bias = Literal["plain", "constant", "unbiased", "left_out"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Projected:
     """Images in the space in which they are compared with the classes."""
 
@@ -43,7 +43,7 @@ class Projected:
         return Projected(self.values[rows], None if self.squares is None else self.squares[rows])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TransferableClassifier:
     """The classifiers h in the space of comparison, and what the shots tell about novel classes there."""
 
@@ -62,12 +62,16 @@ class TransferableClassifier:
 
     @classmethod
     def whitened(
-        cls, spread: Spread, counts: torch.Tensor, shrinkage: float, metrics: torch.Tensor | None = None
+        cls,
+        covariance: WithinClassCovariance,
+        counts: torch.Tensor,
+        shrinkage: float,
+        metrics: torch.Tensor | None = None,
     ) -> TransferableClassifier:
-        """Know the base classes in the space that whitens their spread, with metrics of their own or none."""
-        space = spread.whitening(shrinkage)
+        """Know the base classes in the whitened space, with metrics of their own or none."""
+        space = covariance.whitening(shrinkage)
         own = None if metrics is None else ClassMetrics.of_base(metrics)
-        return cls._of_base(space.transform_tempered(spread.means), counts, space, own)
+        return cls._of_base(space.transform_tukey(covariance.means), counts, space, own)
 
     @classmethod
     def _of_base(
@@ -110,7 +114,13 @@ class TransferableClassifier:
 
     def scores(self, g: torch.Tensor) -> torch.Tensor:
         """Return the similarity of features g (N, V, d) to each class (N, C), without bias."""
+        if self.metrics is None:
+            return similarity_to(self.values(g), self._directions, len(self.prototypes))
         return self.similarity(self.project(g), range(len(self.prototypes)))
+
+    @cached_property
+    def _directions(self) -> torch.Tensor:
+        return prototype_directions(self.prototypes)
 
     def similarity(self, images: Projected, classes: range) -> torch.Tensor:
         """Return the similarity of images to consecutive classes (N, K), without bias."""
@@ -122,28 +132,41 @@ class TransferableClassifier:
     def _products(self, images: Projected, classes: range) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Products x x, x p (N, K, V), p p (1, K, V) of images and prototypes, under each class's metric."""
         values, chosen, count = images.values, slice(classes.start, classes.stop), len(classes)
-        P, turned = (padded(each[chosen]).to(values) for each in (self.prototypes, self._turned))
+        P, weighted = (padded(each[chosen]).to(values) for each in (self.prototypes, self._weighted))
         if self.metrics is None:
             squares = values.square().sum(-1)[:, None].expand(-1, count, -1)
         else:
             assert images.squares is not None  # projected by a classifier with metrics
             shares = padded(self.metrics.shares[chosen]).to(values)
             squares = torch.einsum("nbv,kb->nkv", images.squares, shares)[:, :count]
-        xp = torch.einsum("nvd,kvd->nkv", values, turned)[:, :count]
-        return squares, xp, (P * turned).sum(-1)[None, :count]
+        xp = torch.einsum("nvd,kvd->nkv", values, weighted)[:, :count]
+        return squares, xp, (P * weighted).sum(-1)[None, :count]
 
     @cached_property
-    def _turned(self) -> torch.Tensor:
+    def _weighted(self) -> torch.Tensor:
         """Prototypes multiplied by the metrics of their classes (C, V, d)."""
-        return self.prototypes if self.metrics is None else self.metrics.turned(self.prototypes)
+        return self.prototypes if self.metrics is None else self.metrics.weighted(self.prototypes)
 
     def extended(self, shots: Projected, labels: torch.Tensor, classes: range) -> TransferableClassifier:
         """Learn new classes, the next in line, from shots; shots of known classes refine their prototypes."""
         known = labels < len(self.prototypes)
-        values = shots.values[known]
-        refined, counts = calibrate_labelled(self.prototypes, self.counts, values, labels[known])
-        classifier = replace(self, prototypes=refined, counts=counts)
+        classifier = self._refined(shots.take(known), labels[known]) if bool(known.any()) else self
         return classifier._with_new(shots.take(~known), labels[~known], classes) if classes else classifier
+
+    def _refined(self, shots: Projected, labels: torch.Tensor) -> TransferableClassifier:
+        """Take further shots of known classes: prototypes, noise and margins as if they had come before."""
+        means, counts = calibrate_labelled(self.prototypes, self.counts, shots.values, labels)
+        novel = slice(self.base_classes, len(counts))
+        pooled = pooled_noise(
+            (self.noise, self.prototypes[novel], self.counts[novel]),
+            (shots.values, labels, range(self.base_classes, len(counts))),
+        )
+        refined = replace(self, prototypes=means, counts=counts, noise=pooled.to(self.noise))
+        of_novel = labels >= self.base_classes
+        if not bool(of_novel.any()):
+            return refined
+        margins = refined.shot_margins(shots.take(of_novel), labels[of_novel])
+        return replace(refined, margins=torch.cat([self.margins, margins.to(self.margins)]))
 
     def _with_new(self, shots: Projected, labels: torch.Tensor, classes: range) -> TransferableClassifier:
         fresh = prototypes(shots.values, labels, classes).to(self.prototypes)
@@ -201,11 +224,6 @@ class TransferableClassifier:
         """Move towards the unlabelled samples g (N, V, d) that each class absorbed (eq. 9), in this space."""
         return replace(self, prototypes=moved(self.prototypes, self.values(g), absorbed_by, alpha))
 
-    def with_bias(self, scores: torch.Tensor, bias: Bias, strength: float) -> torch.Tensor:
-        """Add the bias to the novel classes in scores (N, C)."""
-        base, novel = scores[:, : self.base_classes], scores[:, self.base_classes :]
-        return torch.cat([base, self.novel_with_bias(novel, bias, scores.new_tensor(strength))], dim=1)
-
     def novel_with_bias(self, novel: torch.Tensor, bias: Bias, strength: torch.Tensor) -> torch.Tensor:
         """Add the bias to scores of novel classes (N, K); strengths (S, 1, 1) give (S, N, K)."""
         factor, constant = self.bias_terms(bias, strength)
@@ -238,6 +256,27 @@ def noise(features: torch.Tensor, labels: torch.Tensor, classes: range) -> torch
     length = sums.square().sum((1, 2)) / counts.square().clamp(min=1)
     variance = (squares[:, 0, 0] - counts * length).clamp(min=0) / (counts - 1).clamp(min=1)
     return torch.stack([variance, length], dim=1)
+
+
+def pooled_noise(
+    earlier: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    later: tuple[torch.Tensor, torch.Tensor, range],
+) -> torch.Tensor:
+    """`noise` (K, 2) of classes over earlier and later samples together.
+
+    `earlier` are noise, means (K, V, d) and counts (K,) of the classes, `later` samples with their labels and
+    the ids of these classes.
+    """
+    (known, means, counts), (features, labels, classes) = earlier, later
+    sums, added = class_sums(features, labels, classes)
+    squares, _ = class_sums(features.double().square().sum((1, 2), keepdim=True), labels, classes)
+    n, total = counts.double(), counts.double() + added
+    # sums of squares: within the earlier samples and around zero, then around the mean of all
+    first = known[:, 0].double() * (n - 1).clamp(min=0) + n * means.double().square().sum((1, 2))
+    length = (n[:, None, None] * means.double() + sums).square().sum((1, 2)) / total.square().clamp(min=1)
+    variance = (first + squares[:, 0, 0] - total * length).clamp(min=0) / (total - 1).clamp(min=1)
+    pooled = torch.stack([variance, length], dim=1)
+    return torch.where((added > 0)[:, None], pooled, known.double())
 
 
 def noise_ratio(noise: torch.Tensor, shots: torch.Tensor) -> torch.Tensor:

@@ -32,7 +32,7 @@ KMEANS_ROUNDS = 20  # at most
 FAINTEST = 1e-6  # the least that one novel class leaves of a weight
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Mixtures(Batch):
     """Mixtures of C classes in V views with M components each."""
 
@@ -79,7 +79,7 @@ class Mixtures(Batch):
         return values.reshape(-1, self.views, *values.shape[1:])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Workspace:
     """Memory for the samples of as many classes as are fitted together, used by one block after the other."""
 

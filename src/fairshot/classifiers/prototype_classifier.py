@@ -13,7 +13,7 @@ from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.resistance import accumulate, no_delta, resist
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Prototypes:
     """h: one prototype per class and view."""
 
@@ -51,9 +51,9 @@ class Prototypes:
         return cls(**tensors)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ResistingPrototypes(Prototypes):
-    """h~: prototypes of which the base ones step back from novel classes that resemble them."""
+    """h~: prototypes of which the base ones move away from novel classes that resemble them."""
 
     trained: torch.Tensor  # (B, V, d) base prototypes as training left them: what delta is measured by
     delta: torch.Tensor  # (B, V, d) directions of the novel classes met so far (eq. 8), see `resistance`

@@ -32,10 +32,12 @@ def class_sums(
     instead of a scatter is the same on every run, on a GPU too.
     """
     wanted = torch.as_tensor(list(classes), device=labels.device, dtype=labels.dtype)
-    member = (labels == wanted[:, None]).double()
     shape = features.shape[1:]
     sums = torch.zeros(len(wanted), math.prod(shape), dtype=torch.float64, device=features.device)
+    counts = torch.zeros(len(wanted), dtype=torch.float64, device=features.device)
     for start in range(0, len(features), ROWS_AT_ONCE):
         rows = slice(start, start + ROWS_AT_ONCE)
-        sums += member[:, rows] @ features[rows].flatten(1).double()
-    return sums.reshape(-1, *shape), member.sum(1)
+        member = (labels[rows] == wanted[:, None]).double()
+        sums += member @ features[rows].flatten(1).double()
+        counts += member.sum(1)
+    return sums.reshape(-1, *shape), counts

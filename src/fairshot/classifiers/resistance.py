@@ -1,4 +1,4 @@
-"""Resistance: base classifiers step back from the novel classes that resemble them (eq. 7 and 8).
+"""Resistance: base classifiers move away from the novel classes that resemble them (eq. 7 and 8).
 
 Only `delta` is carried from session to session. The prototypes stay as training made them, so that the
 step is taken anew before each inference and never adds up to drift.

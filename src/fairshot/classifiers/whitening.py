@@ -17,12 +17,12 @@ from fairshot.classifiers.similarity import similarity
 SHARPNESS = 16.0  # with which similarity decides whose metric a novel class borrows
 
 
-def tempered(features: torch.Tensor, power: float) -> torch.Tensor:
-    """Raise features to a power, which tames the few large ones, and give each view unit length."""
+def tukey(features: torch.Tensor, power: float) -> torch.Tensor:
+    """Tukey's power transformation, which makes features less skewed, then unit length for each view."""
     return normalize(features.sign() * features.abs().pow(power), dim=-1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Whitening:
     """A space in which directions that vary within every class count less."""
 
@@ -31,28 +31,30 @@ class Whitening:
     matrix: torch.Tensor  # (V, d, d) symmetric
 
     def transform(self, features: torch.Tensor) -> torch.Tensor:
-        """Take features (N, V, d) there."""
-        return self.transform_tempered(tempered(features, self.power))
+        """Project features (N, V, d)."""
+        return self.transform_tukey(tukey(features, self.power))
 
-    def transform_tempered(self, values: torch.Tensor) -> torch.Tensor:
-        """Take features that are tempered already; this is affine: means of classes may be taken before."""
+    def transform_tukey(self, values: torch.Tensor) -> torch.Tensor:
+        """Project features after `tukey`; this is affine, so class means may be taken before."""
         return torch.einsum("nvd,vde->nve", values - self.centre.to(values), self.matrix.to(values))
 
 
-@dataclass(frozen=True)
-class Spread:
+@dataclass(frozen=True, eq=False)
+class WithinClassCovariance:
     """The means of the base classes and the covariance within them: all that whitening learns from."""
 
     power: float
-    means: torch.Tensor  # (B, V, d) of tempered features
+    means: torch.Tensor  # (B, V, d) of features after `tukey`
     unit: torch.Tensor  # (V, 1, 1) mean variance
     variances: torch.Tensor  # (V, d) along the principal directions, in that unit
     directions: torch.Tensor  # (V, d, d) in columns
 
     @classmethod
-    def fit(cls, features: torch.Tensor, labels: torch.Tensor, base_classes: int, power: float) -> Spread:
+    def fit(
+        cls, features: torch.Tensor, labels: torch.Tensor, base_classes: int, power: float
+    ) -> WithinClassCovariance:
         """Learn from the training features (N, V, d) of the base classes."""
-        values = tempered(features, power)
+        values = tukey(features, power)
         means = prototypes(values, labels, range(base_classes))
         residual = values - means[labels]
         covariance = torch.einsum("nvd,nve->vde", residual, residual) / len(residual)
@@ -66,8 +68,8 @@ class Spread:
         return Whitening(self.power, self.means.mean(0), matrix)
 
 
-@dataclass(frozen=True)
-class ClassSpread:
+@dataclass(frozen=True, eq=False)
+class ClassCovariances:
     """The covariance of each base class in a whitened space, shrunk as it was for all."""
 
     variances: torch.Tensor  # (B, V, d) along the principal directions
@@ -75,15 +77,17 @@ class ClassSpread:
 
     @classmethod
     def fit(
-        cls, features: torch.Tensor, labels: torch.Tensor, spread: Spread, shrinkage: float
-    ) -> ClassSpread:
-        """Learn from the training features (N, V, d) of the base classes, whose spread is known."""
-        matrix = spread.whitening(shrinkage).matrix
-        values = torch.einsum("nvd,vde->nve", tempered(features, spread.power) - spread.means[labels], matrix)
+        cls, features: torch.Tensor, labels: torch.Tensor, covariance: WithinClassCovariance, shrinkage: float
+    ) -> ClassCovariances:
+        """Learn from the training features (N, V, d); the common covariance is known."""
+        matrix = covariance.whitening(shrinkage).matrix
+        values = torch.einsum(
+            "nvd,vde->nve", tukey(features, covariance.power) - covariance.means[labels], matrix
+        )
         own = []
-        for label in range(len(spread.means)):
+        for label in range(len(covariance.means)):
             residual = values[labels == label]
-            own.append(torch.einsum("nvd,nve->vde", residual, residual) / (len(residual) * spread.unit))
+            own.append(torch.einsum("nvd,nve->vde", residual, residual) / (len(residual) * covariance.unit))
         return cls(*torch.linalg.eigh(torch.stack(own) + shrinkage * matrix @ matrix))
 
     def _scales(self, share: float) -> torch.Tensor:
@@ -106,7 +110,7 @@ class ClassSpread:
         return torch.stack(found).permute(3, 2, 0, 1).contiguous()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ClassMetrics:
     """A metric for each class: base classes have their own, a novel class borrows from those like it."""
 
@@ -125,10 +129,10 @@ class ClassMetrics:
 
     def squares(self, values: torch.Tensor) -> torch.Tensor:
         """Squared lengths of values (N, V, d) under the metric of each base class, (N, B, V)."""
-        turned = (torch.einsum("nvd,vde->nve", values, one.to(values)) for one in self.base)
-        return torch.stack([(each * values).sum(-1) for each in turned], dim=1)
+        weighted = (torch.einsum("nvd,vde->nve", values, one.to(values)) for one in self.base)
+        return torch.stack([(each * values).sum(-1) for each in weighted], dim=1)
 
-    def turned(self, prototypes: torch.Tensor) -> torch.Tensor:
+    def weighted(self, prototypes: torch.Tensor) -> torch.Tensor:
         """Multiply the prototypes (C, V, d) of all classes by their metrics, in float64.
 
         There the order of the classes does not show.

@@ -37,7 +37,7 @@ OPTIONS: dict[type, str] = {
     store_errors.UnusableWeights: "; give another file with --weights, or none",
     store_errors.NoBaseFolder: "; give another folder with --base",
     store_errors.TooFewHeldOut: "; give more images, or leave --choose-threshold out",
-    store_errors.UnsupportedRun: "; train one with: fairshot run doodles/sss",
+    store_errors.UnsupportedRun: "; train one with: fairshot run",
 }
 OF_A_RUN = {  # files that a run, or a search for settings, makes anew
     *("recipe.yaml", "result.json", "split.json", "model.safetensors", "features.safetensors"),
@@ -57,7 +57,7 @@ def advice(problem: object) -> str:
 def _(problem: errors.NoRun) -> str:
     """Name the finished runs in the folder, or else beside it; those of the default method first."""
     for folder in (problem.folder, problem.folder.parent):
-        runs = [str(path.parent) for path in sorted(folder.glob("*/result.json"), key=_of_sss_first)]
+        runs = [str(path.parent) for path in sorted(folder.glob("*/result.json"), key=_default_method_first)]
         if runs:
             return f"; finished runs are {first_of(runs, NAMED)}"
     return "; give the folder of a run, as `fairshot run` writes it"
@@ -70,10 +70,12 @@ def _(problem: errors.NoRunsFound) -> str:
     return "; give folders that `fairshot run` wrote, such as runs/demo"
 
 
-def _of_sss_first(result: Path) -> tuple[bool, Path]:
-    """Sort runs of SSS before others: every command that takes a run takes those."""
+def _default_method_first(result: Path) -> tuple[bool, Path]:
+    """Sort runs of the default method before others: every command that takes a run takes those."""
+    from fairshot.recipes import DEFAULT_METHOD  # takes seconds to import, and few errors need it
+
     try:
-        return load_json(result).get("method") != "sss", result
+        return load_json(result).get("method") != DEFAULT_METHOD, result
     except errors.UserError:  # it is no result, or not readable
         return True, result
 

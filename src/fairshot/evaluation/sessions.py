@@ -30,8 +30,8 @@ class Outcome:
 def run_sessions(method: Method[Any], stream: Stream, reporter: Reporter = SILENT) -> Outcome:
     """Take a method that knows the base classes through all sessions.
 
-    In each session: learn the new classes, adapt to the unlabelled test images if the method is
-    transductive, answer. Where the network is frozen, each test image is embedded once.
+    In each session: learn the new classes; adapt to the unlabelled test images, if the method does, before or
+    after they are classified; classify. Where the network is frozen, each test image is embedded once.
     """
     outcome = Outcome()
     with reporter.track("sessions", len(stream.sessions)) as advance:
@@ -45,11 +45,14 @@ def run_sessions(method: Method[Any], stream: Stream, reporter: Reporter = SILEN
             if not all(bool(value.isfinite().all()) for value in outcome.features.values()):
                 raise NotFinite(t, "the features of test images")
             outcome.labels = np.concatenate([outcome.labels, session.test.labels])
-            if t > 0 and method.transductive:
+            adapts = t > 0 and method.transductive
+            if adapts and not method.classifies_first:
                 method.adapt(outcome.features)
             answers = method.predict(outcome.features).cpu().numpy()
             outcome.confusions.append(confusion_matrix(outcome.labels, answers, stream.seen_classes(t)))
             outcome.novel_only.append(_novel_only(method, outcome, t) if t > 0 else None)
+            if adapts and method.classifies_first:
+                method.adapt(outcome.features)
             advance()
     return outcome
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, Literal, TypeVar
 
 import torch
 from pydantic import Field
@@ -43,6 +43,9 @@ class DualMethodSettings(MethodSettings):
     calibration: bool = Field(
         False, description="Calibrate with unlabelled test images: with it the setting is transductive."
     )
+    calibration_timing: Literal["before", "after"] = Field(
+        "before", description="Whether test images calibrate before or after they are classified themselves."
+    )
 
 
 SettingsT = TypeVar("SettingsT", bound=DualMethodSettings)
@@ -79,7 +82,7 @@ class DualMethod(Method[SettingsT], Generic[SettingsT]):
     trained_as = "dual"
     buffers = ()
     classifier: DualClassifier
-    decision_settings: ClassVar[frozenset[str]] = frozenset({"mirror", "calibration"})
+    decision_settings: ClassVar[frozenset[str]] = frozenset({"mirror", "calibration", "calibration_timing"})
 
     @classmethod
     def passes(cls, settings: MethodSettings) -> int:
@@ -108,6 +111,11 @@ class DualMethod(Method[SettingsT], Generic[SettingsT]):
     def transductive(self) -> bool:
         """Calibration looks at unlabelled test images."""
         return self.settings.calibration
+
+    @property
+    def classifies_first(self) -> bool:
+        """The paper does not say when Calibration takes place: a setting."""
+        return self.settings.calibration_timing == "after"
 
     def init_classifiers(self, features: Features, labels: Tensor) -> None:
         """Make h and h~ of the base classes."""

@@ -122,7 +122,12 @@ class Method(ABC, Generic[SettingsT]):
 
     @property
     def transductive(self) -> bool:
-        """Whether `adapt` is given the unlabelled test images before they are classified."""
+        """Whether `adapt` is given unlabelled test images."""
+        return False
+
+    @property
+    def classifies_first(self) -> bool:
+        """Whether the test images of a session are classified before `adapt` is given them."""
         return False
 
     def predict(self, features: Features) -> Tensor:

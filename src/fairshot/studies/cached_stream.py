@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from typing import Any
 
@@ -17,11 +17,10 @@ from torch import Tensor
 
 from fairshot.benchmarks.stream import LabelledPictures, Stream
 from fairshot.classifiers.combination import separate_answers
+from fairshot.classifiers.dual import DualClassifier, PrototypeSettings
 from fairshot.classifiers.gate import Projected, TransferableClassifier
-from fairshot.classifiers.prototype_classifier import ResistingPrototypes
-from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.similarity import directions
-from fairshot.classifiers.whitening import ClassSpread, Spread, tempered
+from fairshot.classifiers.whitening import ClassCovariances, WithinClassCovariance, tukey
 from fairshot.evaluation.metrics import Counts, Metrics, metrics_from_counts
 from fairshot.methods.method import Method
 from fairshot.progress import SILENT, Reporter
@@ -61,38 +60,39 @@ class FeatureBank:
         self.train_g, self.train_labels = train.g, train.labels
         self.counts = train.labels.bincount()
         self.base_classes = len(self.counts)
-        self.h_tilde = ResistingPrototypes.fit(train.g_tilde, train.labels, self.base_classes)
+        features = {"g": train.g, "g_tilde": train.g_tilde}
+        self.classifier = DualClassifier.fit(PrototypeSettings(), features, train.labels, self.base_classes)
         self.g = torch.cat([each.g for each in images])
         self.g_tilde = torch.cat([each.g_tilde for each in images])
         self.directions_tilde = directions(self.g_tilde)
-        self.spread = cache(self._spread)
-        self.tempered = lru_cache(1)(partial(tempered, self.g))
+        self.covariance = cache(self._covariance)
+        self.tukey = lru_cache(1)(partial(tukey, self.g))
 
-    def _spread(self, power: float) -> Spread:
-        return Spread.fit(self.train_g, self.train_labels, self.base_classes, power)
+    def _covariance(self, power: float) -> WithinClassCovariance:
+        return WithinClassCovariance.fit(self.train_g, self.train_labels, self.base_classes, power)
 
     def projections(self, spaces: Iterable[Space | None]) -> Iterator[Projection]:
         """Project the images into each space; spaces that share most of the work follow each other."""
         distinct = set(spaces)
         if None in distinct:
-            P = prototypes(self.train_g, self.train_labels, range(self.base_classes))
-            yield self._projection(None, TransferableClassifier.plain(P, self.counts), Projected(self.g))
+            plain = TransferableClassifier.plain(self.classifier.h.means, self.counts)
+            yield self._projection(None, plain, Projected(self.g))
         whitened = sorted(space for space in distinct if space is not None)
         for common, alike in itertools.groupby(whitened, key=lambda space: (space.power, space.shrinkage)):
             yield from self._whitened(*common, [space.class_covariance_share for space in alike])
 
     def _whitened(self, power: float, shrinkage: float, shares: Sequence[float]) -> Iterator[Projection]:
         """Project the images into spaces that differ in the share of each class's own covariance."""
-        spread = self.spread(power)
-        values = spread.whitening(shrinkage).transform_tempered(self.tempered(power))
+        covariance = self.covariance(power)
+        values = covariance.whitening(shrinkage).transform_tukey(self.tukey(power))
         if 0.0 in shares:
-            classifier = TransferableClassifier.whitened(spread, self.counts, shrinkage)
+            classifier = TransferableClassifier.whitened(covariance, self.counts, shrinkage)
             yield self._projection(Space(power, shrinkage), classifier, Projected(values))
         if some := [share for share in shares if share]:
-            own = ClassSpread.fit(self.train_g, self.train_labels, spread, shrinkage)
+            own = ClassCovariances.fit(self.train_g, self.train_labels, covariance, shrinkage)
             for share, squares in zip(some, own.squares(values, some), strict=True):
                 metrics = own.metrics(share)
-                classifier = TransferableClassifier.whitened(spread, self.counts, shrinkage, metrics)
+                classifier = TransferableClassifier.whitened(covariance, self.counts, shrinkage, metrics)
                 yield self._projection(Space(power, shrinkage, share), classifier, Projected(values, squares))
 
     def _projection(
@@ -128,6 +128,10 @@ class CachedStream:
         session = torch.arange(len(tests), device=self.tests.rows.device)
         of = session.repeat_interleave(torch.tensor(self.sizes, device=session.device))
         self.members = (of[:, None] == session).float()  # (N, T + 1) 1 in the session that brought the image
+        self.classifiers = [bank.classifier]  # after each session
+        for one in shots:
+            features = {"g": bank.g[one.rows], "g_tilde": bank.g_tilde[one.rows]}
+            self.classifiers.append(self.classifiers[-1].extend(features, one.labels))
         self.specific_answers = cache(self._specific_answers)
 
     def _transferable(self, projection: Projection) -> tuple[list[TransferableClassifier], Tensor]:
@@ -143,15 +147,10 @@ class CachedStream:
 
     def _specific_answers(self, gamma: float) -> list[Tensor]:
         """The classes that g~ answers after each session (N,), with Resistance if gamma is not 0."""
-        bank, answers = self.bank, []
-        h_tilde, counts = bank.h_tilde, bank.counts
-        directions_tilde = bank.directions_tilde[self.tests.rows]
-        for t, images in enumerate(self.images):
-            if t > 0:
-                shots, new = self.shots[t - 1], range(self.classes[t - 1], self.classes[t])
-                h_tilde = h_tilde.extended(bank.g_tilde[shots.rows], shots.labels, counts, new)
-                counts = torch.cat([counts, shots.labels.bincount()[new.start :]])
-            P_tilde = h_tilde.resisting(gamma) if gamma else h_tilde.means
+        settings, answers = PrototypeSettings(resistance=gamma > 0, gamma=gamma), []
+        directions_tilde = self.bank.directions_tilde[self.tests.rows]
+        for classifier, images in zip(self.classifiers, self.images, strict=True):
+            P_tilde = replace(classifier, settings=settings).resisting_prototypes
             answers.append((directions_tilde[:images] @ directions(P_tilde).T).argmax(1))
         return answers
 
