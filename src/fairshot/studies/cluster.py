@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
-import yaml
-
+from fairshot.documents import parse_yaml
 from fairshot.errors import TrainingStopped, UserError
 from fairshot.evaluation.run_folder import LOG
 from fairshot.methods.plugins import load_plugin, plugin_sources
@@ -103,7 +102,7 @@ def _run_there(task: Task) -> UserError | TrainingStopped | None:
     if minutes <= 0:
         return TrainingStopped("the time was up before it began")
     options = replace(task.options, max_minutes=minutes, reporter=LogReporter(task.out / LOG))
-    planned = PlannedRun(check_recipe(yaml.safe_load(task.recipe)), task.out)
+    planned = PlannedRun(check_recipe(parse_yaml(task.recipe)), task.out)
     return run_planned(planned, options, choose_hardware(options.device), task.call).problem
 
 

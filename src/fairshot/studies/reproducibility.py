@@ -54,7 +54,8 @@ def judge(results: Sequence[Result]) -> Verdict:
     """
     first, metrics = results[0], [result.metrics for result in results]
     rows: list[PublishedRow] = []
-    benchmark = first.recipe.get("benchmark") or {}
+    section = first.recipe.get("benchmark")
+    benchmark = section if isinstance(section, dict) else {}
     own_pictures = first.pictures or benchmark.get("name", first.benchmark) != first.benchmark
     if not own_pictures and benchmark.get("class_order_seed") is None:
         rows = published().of(first.method, first.benchmark, len(first.sessions))

@@ -95,8 +95,8 @@ class TrainingState:
         if not self.loss_sum.isfinite():
             begun = (self.step - 1) // self.steps_per_epoch * self.steps_per_epoch
             return min(begun + int(self.finite_steps) + 1, self.step)  # the loss of another process may be it
-        finite = all(bool(weight.isfinite().all()) for weight in self.objective.parameters())
-        return None if finite else self.step
+        finite = torch.stack([weight.isfinite().all() for weight in self.objective.parameters()])
+        return None if finite.all() else self.step
 
     @torch.no_grad()
     def adopt_average(self) -> None:
