@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,6 +111,17 @@ def rewrite_trials(before: str) -> str:
     return with_checksum(f'{{"trials": {present}}}') if isinstance(json.loads(present), list) else present
 
 
+def add_base(path: Path, text: str) -> str:
+    """Return a result that says whose base session was loaded, where only its command says so."""
+    training = path.with_name("training.csv")
+    if path.name != "result.json" or '"base":' in text or not training.is_file():
+        return text
+    words = shlex.split(json.loads(text)["command"])
+    if "--base" not in words or len(training.read_text().splitlines()) > 1:  # the header alone: not trained
+        return text
+    return text.rstrip()[:-1] + f',"base":{json.dumps(words[words.index("--base") + 1])}}}\n'
+
+
 def changes(folder: Path) -> Iterator[tuple[Path, str]]:
     """Yield each file that is not in present names, and what it is to hold."""
     rewriters = {".json": rewrite_json, ".md": migrate_text, ".txt": migrate_text, ".log": migrate_text}
@@ -118,7 +130,7 @@ def changes(folder: Path) -> Iterator[tuple[Path, str]]:
         rewrite = by_name.get(path.name) or rewriters.get(path.suffix)
         if rewrite:
             before = path.read_text(encoding="utf-8")
-            if (after := rewrite(before)) != before:
+            if (after := add_base(path, rewrite(before))) != before:
                 yield path, after
 
 

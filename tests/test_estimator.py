@@ -1,9 +1,12 @@
 """The estimator: scikit-learn's conventions, images and labels of any kind, and never a half-learnt state."""
 
+import copy
 import json
 import random
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -18,6 +21,7 @@ from fairshot.benchmarks import load_stream
 from fairshot.benchmarks.stream import LabelledPictures, StreamSettings
 from fairshot.documents import write_json
 from fairshot.errors import DamagedFile, TrainingStopped, UserError
+from fairshot.files import PARTIAL
 from fairshot.methods import sss
 from fairshot.training.batches import seed_of
 from fairshot.training.loop import Trainer
@@ -426,6 +430,28 @@ def test_a_failure_amid_learning_changes_nothing(instant, monkeypatch):
     with pytest.raises(MemoryError):
         estimator.adapt(noise(2, 8, 8, 3))
     assert_same(before, state(estimator))
+
+
+def test_threads_that_teach_one_estimator_lose_no_class(instant, monkeypatch):
+    estimator, learn = copy_of(instant), sss.SSS.learn
+
+    def slowly(*arguments):
+        time.sleep(0.02)
+        learn(*arguments)
+
+    monkeypatch.setattr(sss.SSS, "learn", slowly)
+    new = [f"new {number}" for number in range(6)]
+    with ThreadPoolExecutor(len(new)) as threads:
+        list(threads.map(lambda name: estimator.partial_fit(noise(2, 8, 8, 3), [name] * 2), new))
+    assert sorted(estimator.classes_) == ["a", "b", *new]
+    assert estimator.method_.seen_classes == 2 + len(new)
+    assert_same(state(copy.deepcopy(estimator)), state(estimator))  # a lock could not be copied
+
+
+def test_half_written_files_of_a_killed_save_are_removed_by_the_next(instant, tmp_path):
+    (tmp_path / f".estimator.json.x{PARTIAL}").write_bytes(b"half")
+    instant.save(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_ctrl_c_in_fit_is_ctrl_c_and_keeps_what_was_learnt(instant, monkeypatch):

@@ -1,4 +1,4 @@
-"""What ends a command early: an error that is the user's to mend, or a training that was told to stop."""
+"""What ends a command early: an error that is the user's to mend, or a training that was stopped."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 
 class UserError(ValueError):
@@ -14,6 +15,14 @@ class UserError(ValueError):
     A subclass keeps what was given and expected in fields. Its message names no option of a command: callers
     from Python have none. `fairshot.cli.advice` adds which option helps.
     """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the fields, whatever the arguments were: an error of a run on a cluster is sent here."""
+        return _make, (type(self), self.args), vars(self)
+
+
+def _make(kind: type[UserError], arguments: tuple[Any, ...]) -> UserError:
+    return kind.__new__(kind, *arguments)
 
 
 @dataclass(eq=False)
@@ -164,6 +173,17 @@ class FolderUnusable(UserError):
 
     def __str__(self) -> str:
         return f"{self.folder} {self.reason}"
+
+
+class CannotWrite(UserError, OSError):
+    """A file or folder could not be written; what was there before is unchanged."""
+
+    def __init__(self, path: Path, reason: str, disk_full: bool = False) -> None:
+        self.path, self.reason, self.disk_full = path, reason, disk_full
+        super().__init__(f"{path} cannot be written ({reason}); nothing was changed")
+
+    def __str__(self) -> str:
+        return f"{self.path} cannot be written ({self.reason}); nothing was changed"
 
 
 @dataclass(eq=False)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
 import json
 import math
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +30,7 @@ from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.classifiers.dual import PrototypeSettings
 from fairshot.documents import load_json, write_json
 from fairshot.errors import TrainingStopped, UserError
-from fairshot.files import write_atomically
+from fairshot.files import remove_partial, write_atomically
 from fairshot.labels import as_array, as_labels, distinct, from_json, to_json
 from fairshot.methods import sss
 from fairshot.models.embedder import ModelSettings
@@ -38,13 +41,30 @@ from fairshot.training.hardware import choose_hardware
 from fairshot.training.loop import Trainer, TrainingSettings
 from fairshot.training.views import ViewSettings
 
-FILE_NAME, FORMAT = "estimator.json", 1
+FILE_NAME, FORMAT = "estimator.json", 2
 LARGEST = 64  # pixels a side of the network's input, unless `size` asks for more
 FEWEST_EPOCHS, FEWEST_STEPS = 25, 600  # of a training, unless `epochs` says how many
 GREY_VIEWS = {"crop_area": (0.6, 1.4), "rotation": 15, "jitter": 0}  # drawings, as in the recipes of doodles
 DEFAULTS = PrototypeSettings()
 Options = Mapping[str, Any]
 SettingsT = TypeVar("SettingsT", bound=Settings)
+Learning = TypeVar("Learning", bound=Callable[..., Any])
+# Not an attribute of an estimator: that would neither be copied nor pickled.
+_LOCKS: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
+_LOCKS_LOCK = threading.Lock()
+
+
+def _one_at_a_time(learn: Learning) -> Learning:
+    """Let threads that change one estimator wait for each other: each change begins from the last."""
+
+    @functools.wraps(learn)
+    def waiting(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with _LOCKS_LOCK:
+            lock = _LOCKS.setdefault(self, threading.RLock())
+        with lock:
+            return learn(self, *args, **kwargs)
+
+    return waiting  # type: ignore[return-value]
 
 
 class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -55,23 +75,24 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     labels refine these. `adapt` uses images without labels, within bounds.
 
     Images are uint8 arrays (N, H, W) or (N, H, W, C), or sequences of file paths and of arrays of any
-    sizes; labels are of any hashable kind. Whatever fails leaves the estimator as it was.
+    sizes; labels are of any hashable kind. Whatever fails leaves the estimator as it was. Threads may share
+    one estimator: changes wait for each other.
 
     Parameters
     ----------
     backbone: "tiny", "resnet20", "resnet12", or any model of timm, for example "resnet18".
-    size: pixels a side of the network's input; None takes the usual short side of the images, at most 64.
+    size: pixels per side of the network's input; None takes the usual short side of the images, at most 64.
     pretrained: start from timm's weights of the backbone instead of random ones.
     epochs: passes over the images of `fit`; None takes 25, or more if they are few.
     batch, learning_rate: images and step size of stochastic gradient descent.
     intra, inter, sr, resistance: the components of the method, each of which can be switched off.
     gamma: strength of Resistance; more favours labels learnt by `partial_fit`.
     model, views, training, method: further keys of these sections of a recipe, for example
-        views={"horizontal_flip": 0} where left and right differ. Views stray from colour images as in
-        the recipes of CIFAR-100, from grey ones as in those of doodles.
+        views={"horizontal_flip": 0} where left and right differ. Unless changed, views are those of the
+        recipes of CIFAR-100 for colour images, and of doodles for grey ones.
     seed: of everything random; the same seed and images give the same estimator.
     device: "auto", "cpu" or "cuda".
-    reporter: is told how far the training is; None is silent.
+    reporter: shows how far the training is; None shows nothing.
 
     Attributes
     ----------
@@ -124,6 +145,7 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.reporter = reporter
 
+    @_one_at_a_time
     def fit(self, X: Any, y: Any) -> Self:
         """Train on the base classes; what was learnt before is forgotten."""
         labels = as_labels(y)
@@ -144,6 +166,7 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise KeyboardInterrupt from None
         return self._adopt(method_=method, classes_=as_array(classes), history_=trainer.history)
 
+    @_one_at_a_time
     def partial_fit(self, X: Any, y: Any) -> Self:
         """Learn labels never seen before from a few images each; images of known labels refine these."""
         check_is_fitted(self, "method_")
@@ -155,6 +178,7 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         taught.learn(LabelledPictures(pictures, _ids(labels, classes)))
         return self._adopt(method_=taught, classes_=as_array(classes))
 
+    @_one_at_a_time
     def adapt(self, X: Any) -> Self:
         """Calibrate with unlabelled images: classes move towards those recognised with confidence.
 
@@ -173,6 +197,7 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels = self.classes_.tolist()
         return [dict(Counter(labels[c] for c in entry.added_to.tolist())) for entry in self.method_.journal]
 
+    @_one_at_a_time
     def rollback(self, calls: int = 1) -> Self:
         """Undo the last calls of `adapt`; images that theirs had displaced return."""
         check_is_fitted(self, "method_")
@@ -220,6 +245,7 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "sha256": digest,
         }
         text = json.dumps(note, indent=1, default=_plain_number)
+        remove_partial(folder)
         write_atomically(folder / tensors, content)
         write_json(folder / FILE_NAME, text)  # with it the new state replaces the old
         for old in folder.glob("tensors-*.safetensors"):
@@ -236,9 +262,10 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return cls._restored(Path(folder), load_json(path), device)
         except UserError:
             raise
-        except (OSError, ValueError, KeyError, TypeError, RuntimeError) as problem:
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError) as problem:
             raise UserError(
-                f"{path}: this estimator is damaged and cannot be loaded ({problem})"
+                f"{path}: this estimator is damaged and cannot be loaded ({problem}); bring the folder back "
+                "from a copy, or save the estimator again"
             ) from problem
 
     @classmethod
@@ -341,7 +368,7 @@ def _ids(labels: Sequence[Any], classes: Sequence[Any]) -> npt.NDArray[np.int64]
 
 def _check_lengths(images: Pictures | list[Any], labels: Sequence[Any]) -> None:
     if len(images) != len(labels):
-        raise UserError(f"X holds {len(images)} images, but y holds {len(labels)} labels; give one an image")
+        raise UserError(f"X holds {len(images)} images, but y holds {len(labels)} labels; give one per image")
 
 
 def _plain_number(value: Any) -> Any:

@@ -49,7 +49,7 @@ class SlowTraining(Notice):
     """A network that was meant for a GPU is trained without one."""
 
     backbone: str
-    size: int  # pixels a side
+    size: int  # pixels per side
 
     def __str__(self) -> str:
         return f"{self.backbone} at {self.size} pixels is very slow to train on a CPU"

@@ -251,3 +251,17 @@ def test_one_colour_picture_is_not_taken_for_many_grey_ones():
         as_pictures(picture, 3)
     assert len(as_pictures(picture[None], 3)) == 1
     assert len(as_pictures(np.zeros((5, 28, 28), dtype=np.uint8), 1)) == 5
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I", "I;16", "F"])
+def test_large_images_are_converted_strip_by_strip_to_the_same_pixels(monkeypatch, mode):
+    if mode in ("I", "I;16", "F"):
+        kinds = {"I": np.int32, "I;16": np.uint16, "F": np.float32}
+        image = Image.fromarray(np.linspace(0, 250, 35).reshape(5, 7).astype(kinds[mode]))
+    else:
+        image = Image.fromarray(np.dstack([RGB, GREY])).convert(mode)
+    for channels in (1, 3):
+        whole = as_pictures([image], channels)[0]
+        with monkeypatch.context() as patched:
+            patched.setattr("fairshot.benchmarks.images.STRIP_PIXELS", 14)  # two rows
+            np.testing.assert_array_equal(as_pictures([image], channels)[0], whole)

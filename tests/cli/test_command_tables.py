@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from fairshot.cli import app, data, tables
 from fairshot.speed import data as pictures
 from fairshot.speed import mixtures, train
-from fairshot.teaching import measure
+from fairshot.speed import teach as measure
 
 TRAINING = [
     train.TrainingSpeed("fairshot", 123_456.0, 0.413, 0.24, 123.0, 120.3),

@@ -48,11 +48,13 @@ def test_a_case_computed_by_hand():
     assert metrics.cinc_pinc == 2.5
     assert metrics.bicp == pytest.approx((68.75 / 46.875 + 2.5) / 2)
     assert metrics.harmonic_mean_avg == pytest.approx((60 + 2 * 62.5 * 43.75 / 106.25) / 2)
+    assert metrics.both == pytest.approx((metrics.overall_avg + metrics.harmonic_mean_avg) / 2)
 
 
 def test_undefined_metrics_are_none_and_a_zero_denominator_is_infinite():
     alone = metrics_from_confusions(by_hand()[:1], [2])
     assert (alone.base_avg, alone.inc_avg, alone.base_inc, alone.bicp, alone.harmonic_mean_avg) == (None,) * 5
+    assert alone.both is None
     two = metrics_from_confusions(by_hand()[:2], [2, 1])
     assert (two.cinc_avg, two.cinc_pinc, two.bicp) == (None,) * 3
     blind = metrics_from_confusions(
@@ -116,7 +118,7 @@ def test_confusion_matrix_counts_pairs_and_refuses_unknown_classes():
         confusion_matrix(np.array([-1, 1]), np.array([0, 1]), 3)
 
 
-# --- as printed: 60 base classes, then 8 sessions of 5, with 100 test images a class
+# --- as printed: 60 base classes, then 8 sessions of 5, with 100 test images per class
 
 
 def printed_confusions(overall, inc):

@@ -12,11 +12,11 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
+from fairshot.documents import load_json
 from fairshot.errors import PicturesNotFound
 from fairshot.evaluation.experiment import RunOptions, load_pictures
 from fairshot.evaluation.result import Result
 from fairshot.recipes import load_recipe
-from fairshot.studies.tuning import read_trials
 from fairshot.teaching import Store
 from fairshot.tensor_files import write_tensors
 from fairshot.training.hardware import choose_hardware
@@ -113,7 +113,7 @@ def test_settings_and_gates_are_chosen_on_own_pictures_too(photos, tmp_path):
     small = ["--set", "benchmark.base_classes=4", "--set", "benchmark.way=1", "--set", "benchmark.shots=3"]
     tuned = fairshot(tmp_path, "tune", "folder/sss", "--data", "photos", *grid, *few, *small, *TINY)
     assert tuned.process.exitcode == 0, tuned.stderr
-    assert len(read_trials(tmp_path / "runs" / "tuning-photos-sss")) == 2
+    assert len(load_json(tmp_path / "runs" / "tuning-photos-sss" / "trials.json")["trials"]) == 2
     ran = fairshot(tmp_path, "run", "--data", "photos", "--out", "one", *small, *TINY)
     assert ran.process.exitcode == 0, ran.stderr
     photos.rename(tmp_path / "moved")

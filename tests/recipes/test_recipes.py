@@ -13,7 +13,7 @@ from fairshot.cli.advice import advice
 from fairshot.errors import BadOverride, CodeNotTrusted, MethodNotLoaded, UnknownRecipe, UserError
 from fairshot.methods import methods
 from fairshot.models.embedder import ModelSettings
-from fairshot.recipes import annotated_yaml, load_recipe, recipe_names
+from fairshot.recipes import annotated_yaml, check_recipe, load_recipe, recipe_names
 from fairshot.settings import flat
 from fairshot.training.loop import TrainingSettings
 from fairshot.training.views import ViewSettings
@@ -60,7 +60,10 @@ def test_a_methods_file_holds_only_what_is_its_own(common):
         if path != common:
             own = keys(path)
             assert own["method.name"] == path.stem
-            assert not [key for key, value in own.items() if key in shared and shared[key] == value], path
+            named = {"benchmark": {"name": common.parent.name}, "method": {"name": path.stem}}
+            below = dict(flat(check_recipe(named).as_dict())) | shared  # the defaults and what is shared
+            repeated = [key for key, value in own.items() if below[key] == value]
+            assert repeated == ["method.name"], path
 
 
 @pytest.mark.parametrize("name", recipe_names())

@@ -246,16 +246,16 @@ def test_missing_pieces_are_named(tmp_path):
     assert "/broken: tradeoff.json cannot be read" in text
     assert "t-SNE, heat map and FMO cannot be drawn" in text
     assert "shades are the deviation" not in text  # of a single seed each
-    assert "fairshot tradeoff RUN" in text
+    assert "No run here compared gates" in text
     assert "/tuning" not in text
 
 
 @pytest.mark.usefixtures("blank_figures")
 def test_a_run_on_the_base_session_of_another_lacks_no_training_and_cores_are_told_once(tmp_path):
-    runs = {"own": ("", "NVIDIA H200"), "loaded": (" --base runs/own", "x86_64 CPU, 2 cores, 2 threads")}
-    for name, (extra, device) in runs.items():
+    runs = {"own": (None, "NVIDIA H200"), "loaded": ("runs/own", "x86_64 CPU, 2 cores, 2 threads")}
+    for name, (base, device) in runs.items():
         result = make_result("sss", sizes=(5,), recipe={"name": name})
-        result.command += extra
+        result.base = base
         result.environment.device = device
         write_run(tmp_path / name, result, features=False)
     (tmp_path / "loaded" / "training.csv").write_text("step,epoch,loss,learning_rate\n")
@@ -267,20 +267,13 @@ def test_a_run_on_the_base_session_of_another_lacks_no_training_and_cores_are_to
     assert "<dd>NVIDIA H200, 2 CPU cores</dd>" in text
 
 
-@pytest.mark.parametrize(
-    ("command", "whose"),
-    [
-        ("run a --base='b c'", "b c"),
-        ("run --base b", "b"),
-        ("ablate components", "another run"),
-        ("run # Ann's --base b", "b"),
-    ],
-)
-def test_whose_base_session_was_loaded_is_read_from_the_command(tmp_path, command, whose):
-    result = make_result("sss", sizes=(5,)).model_copy(update={"command": f"fairshot {command}"})
+@pytest.mark.parametrize(("base", "whose"), [("runs/b c", "runs/b c"), (None, "another run")])
+def test_whose_base_session_was_loaded_is_in_the_result(tmp_path, base, whose):
+    result = make_result("sss", sizes=(5,))
     folder = write_run(tmp_path / "run", result, features=False)
     assert read_run(folder).base_session_of == ""
     (folder / "training.csv").write_text("step,epoch,loss,learning_rate\n")
+    result.model_copy(update={"base": base}).write(folder)
     assert read_run(folder).base_session_of == whose
 
 

@@ -20,9 +20,12 @@ from support.stores import network, store_spec
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
 from fastapi.testclient import TestClient
 
+from fairshot.errors import UserError
 from fairshot.server.app import build_app
+from fairshot.server.decode_worker import Job, WorkerSettings, run_job
 from fairshot.server.limits import Limits
 from fairshot.teaching import Store
+from fairshot.teaching.photos import Preparation
 
 SECRET = "canary-4711"
 OPENED: list[str] = []  # every file that this process opens
@@ -142,3 +145,38 @@ def test_requests_that_arrive_together_are_bounded_together(store: Store) -> Non
             assert large.status_code == 503
             small = client.post("/api/predict", files={"images": ("x.png", b"\0" * 60_000)})
             assert small.status_code == 422
+
+
+def test_a_decoder_reads_no_file_that_an_image_names(secret: Path) -> None:
+    """Decoders are other processes; here one of their jobs runs in this one, where opened files are known."""
+    settings = WorkerSettings(Preparation(3, 32, None), Limits())
+    OPENED.clear()
+    for content in (
+        str(secret).encode(),
+        f'<svg xmlns:xlink="http://www.w3.org/1999/xlink"><image xlink:href="file://{secret}"/></svg>'.encode(),
+        f"push graphic-context\nimage over 0,0 0,0 '{secret}'".encode(),
+        f"%!PS\n({secret}) (r) file 99 string readline pop =".encode(),
+    ):
+        reply, picture = run_job(Job(str(secret), len(content), decode=True), content, settings)
+        assert reply.refused
+        assert picture is None
+        assert SECRET not in reply.refused
+    assert str(secret) not in OPENED
+
+
+def test_refusals_do_not_say_where_the_store_lies(
+    client: TestClient, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged() -> None:
+        raise UserError(f"{store.folder / 'store.sqlite'} is damaged; so is {store.folder.resolve()}")
+
+    monkeypatch.setattr(store, "undo", damaged)
+    asked = [
+        client.post("/api/forget", json={"name": "yeti"}),
+        client.post("/api/rename", json={"name": "yeti", "new_name": "yak"}),
+        client.post("/api/merge", json={"name": "yeti", "into": "ant"}),
+        client.post("/api/undo"),
+    ]
+    for answer in asked:
+        assert answer.status_code == 422
+        assert str(store.folder.parent) not in answer.text

@@ -24,7 +24,6 @@ from fairshot.recipes import load_recipe
 from fairshot.studies.poisoning import Poisoning
 from fairshot.studies.reproducibility import read_reasons
 from fairshot.studies.tradeoff import TradeOff
-from fairshot.studies.tuning import read_trials
 from support.results_factory import make_result
 
 SECONDS = 5
@@ -107,7 +106,6 @@ READERS = {
     "split.json": Split.read,
     "tradeoff.json": TradeOff.read,
     "poisoning.json": Poisoning.read,
-    "trials.json": read_trials,
     "search.json": lambda folder: load_json(folder / "search.json"),
 }
 JSON = {

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import io
 import itertools
+import os
 import select
+import signal
 import socket
 import struct
-import threading
 import zipfile
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from support.servers import png, serving
+from support.servers import decoders, png, serving
 from support.stores import drawings, make_store
 
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
@@ -27,17 +29,18 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from fairshot.benchmarks.images import decode_image
 from fairshot.errors import UserError
 from fairshot.server import guard
 from fairshot.server.app import build_app
 from fairshot.server.batching import Batcher
+from fairshot.server.decoding import Turns
 from fairshot.server.errors import Refused
 from fairshot.server.limits import Limits
 from fairshot.server.serving import choose_token
 from fairshot.teaching import Store
 
 TOKEN = "a1b2c3d4e5f6a7b8c9d0"
+LIMITS = Limits(request_bytes=400_000, file_bytes=150_000, pixels=1_000_000, side=3000)
 
 
 def files(word: str, count: int, field: str = "photos") -> list:
@@ -52,8 +55,20 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def client(store: Store) -> Iterator[TestClient]:
-    limits = Limits(request_bytes=400_000, file_bytes=150_000, pixels=1_000_000, side=3000)
-    with TestClient(build_app(store, limits=limits), base_url="http://localhost") as opened:
+    with TestClient(build_app(store, limits=LIMITS), base_url="http://localhost") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def attacked_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A store that no refused request may change, so that many tests may share it."""
+    with make_store(tmp_path_factory.mktemp("attacked") / "store") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def attacked(attacked_store: Store) -> Iterator[TestClient]:
+    with TestClient(build_app(attacked_store, limits=LIMITS), base_url="http://localhost") as opened:
         yield opened
 
 
@@ -135,15 +150,15 @@ HOSTILE = {
 @pytest.mark.parametrize("case", HOSTILE)
 @pytest.mark.parametrize(("path", "field"), [("/api/teach", "photos"), ("/api/predict", "images")])
 def test_hostile_uploads_are_refused_without_a_trace(
-    client: TestClient, store: Store, path: str, field: str, case: str
+    attacked: TestClient, attacked_store: Store, path: str, field: str, case: str
 ) -> None:
-    before = state(store)
+    before = state(attacked_store)
     sent = [(field, item) for item in HOSTILE[case]]
-    response = client.post(path, data={"name": "evil"}, files=sent)
+    response = attacked.post(path, data={"name": "evil"}, files=sent)
     assert 400 <= response.status_code < 500, response.text
     assert response.json()["detail"]
-    assert state(store) == before
-    assert client.post("/api/predict", files=files("yak", 1, "images")).status_code == 200
+    assert state(attacked_store) == before
+    assert attacked.post("/api/predict", files=files("yak", 1, "images")).status_code == 200
 
 
 def test_a_file_that_is_no_image_is_called_by_its_name(client: TestClient) -> None:
@@ -159,12 +174,14 @@ def test_a_file_that_is_no_image_is_called_by_its_name(client: TestClient) -> No
 @pytest.mark.parametrize(
     "name", ["", "  ", "../../etc/passwd", "..\\x", "/root", "a\0b", "unknown", "n" * 101]
 )
-def test_hostile_names_are_refused_without_a_trace(client: TestClient, store: Store, name: str) -> None:
-    before = state(store)
-    assert client.post("/api/teach", data={"name": name}, files=files("yak", 2)).status_code == 422
-    assert client.post("/api/rename", json={"name": "ant", "new_name": name}).status_code == 422
-    assert client.post("/api/forget", json={"name": name}).status_code == 422
-    assert state(store) == before
+def test_hostile_names_are_refused_without_a_trace(
+    attacked: TestClient, attacked_store: Store, name: str
+) -> None:
+    before = state(attacked_store)
+    assert attacked.post("/api/teach", data={"name": name}, files=files("yak", 2)).status_code == 422
+    assert attacked.post("/api/rename", json={"name": "ant", "new_name": name}).status_code == 422
+    assert attacked.post("/api/forget", json={"name": name}).status_code == 422
+    assert state(attacked_store) == before
 
 
 def state(store: Store) -> tuple:
@@ -240,7 +257,7 @@ def test_every_request_of_a_connection_must_begin_in_time(short_timeout: int, ea
             pytest.fail("the head of a request may take for ever")
 
 
-def test_strangers_need_the_token(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_without_the_token_are_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     compared = []
     real = guard.hmac.compare_digest
     monkeypatch.setattr(guard.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or real(a, b))
@@ -332,57 +349,81 @@ def test_images_are_computed_together() -> None:
         await asyncio.sleep(0)
         gone.cancel()
         assert await batcher.submit(2) == 4
+        order: list[int] = []
+        many = [batcher.submit(number, rank) for rank, number in enumerate(range(20, 28))]
+        one = batcher.submit(30)  # whoever has one image does not wait for all of those who have many
+        for task in [asyncio.create_task(each) for each in (*many, one)]:
+            task.add_done_callback(lambda done: order.append(done.result() // 2))
+        while len(order) < 9:
+            await asyncio.sleep(0.01)
+        assert order.index(30) < 4
         await batcher.close()
 
     asyncio.run(submit_all())
 
 
-def test_slow_images_keep_nobody_from_reading(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, released = threading.Semaphore(0), threading.Event()
+def test_the_cheapest_image_is_decoded_first_and_large_ones_leave_room() -> None:
+    order: list[int] = []
 
-    def slowly(*arguments: object) -> np.ndarray:
-        begun.release()
-        released.wait(60)
-        return decode_image(*arguments)
+    async def decode(turns: Turns, cost: int, seconds: float = 0.01, wait: float = 5) -> None:
+        async with turns.turn(cost, wait):
+            order.append(cost)
+            await asyncio.sleep(seconds)
 
-    monkeypatch.setattr("fairshot.server.service.decode_image", slowly)
-    transport = httpx.ASGITransport(build_app(store))
+    async def decode_all() -> None:
+        turns = Turns(2, large=100)
+        large = [asyncio.create_task(decode(turns, 1000 - number, 0.1)) for number in range(3)]
+        await asyncio.sleep(0)
+        assert order == [1000]  # one of two places stays free
+        await asyncio.gather(*(decode(turns, cost) for cost in (50, 70, 30, 60)))
+        assert order == [1000, 50, 30, 60, 70]
+        with pytest.raises(Refused) as refused:
+            await decode(turns, 2000, wait=0.01)
+        assert refused.value.status == 503
+        given_up = asyncio.create_task(decode(turns, 500))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        await asyncio.gather(*large)
+        assert order[5:] == [998, 999]
+        await asyncio.gather(decode(turns, 1), decode(turns, 2))  # every place was given back
 
-    async def visit() -> None:
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            slow = [client.post("/api/predict", files=files("yak", 1, "images")) for _ in range(4)]
-            answers = asyncio.gather(*slow)
-            for _ in range(2):  # all that are decoded at once
-                assert await asyncio.to_thread(begun.acquire, timeout=30)
-            try:
-                for path in ("/api/classes", "/api/history"):
-                    assert (await asyncio.wait_for(client.get(path), 10)).status_code == 200
-            finally:
-                released.set()
-            assert [answer.status_code for answer in await answers] == [200] * 4
+    asyncio.run(decode_all())
 
-    asyncio.run(visit())
+
+def test_slow_images_keep_nobody_from_reading(store: Store) -> None:
+    with serving(store) as port, ThreadPoolExecutor(4) as clients:
+        url = f"http://127.0.0.1:{port}/api"
+
+        def predict(number: int) -> int:
+            return httpx.post(f"{url}/predict", files=files("yak", 1, "images"), timeout=60).status_code
+
+        assert list(clients.map(predict, range(2))) == [200, 200]
+        for process in decoders(os.getpid()):
+            os.kill(process, signal.SIGSTOP)
+        try:
+            slow = [clients.submit(predict, number) for number in range(4)]
+            for path in ("classes", "history"):
+                assert httpx.get(f"{url}/{path}", timeout=10).status_code == 200
+            assert not any(each.done() for each in slow)
+        finally:
+            for process in decoders(os.getpid()):
+                os.kill(process, signal.SIGCONT)
+        assert [each.result() for each in slow] == [200] * 4
 
 
 def test_the_api_keeps_to_its_description(store: Store) -> None:
     """Whatever is asked of any operation, the response is one that the description announces."""
-    app = build_app(store)
+    with serving(store) as port:
+        description = schemathesis.openapi.from_url(f"http://127.0.0.1:{port}/openapi.json")
+        operations = [result.ok() for result in description.get_all_operations()]
+        assert len(operations) == 12
+        for operation, mode in itertools.product(operations, schemathesis.GenerationMode):
+            if mode is schemathesis.GenerationMode.NEGATIVE and not (operation.body or operation.query):
+                continue  # there is nothing to get wrong
 
-    async def as_localhost(scope: dict, receive: object, send: object) -> None:
-        """Address requests to this machine; schemathesis uses another name."""
-        others = [pair for pair in scope.get("headers", []) if pair[0] != b"host"]
-        await app({**scope, "headers": [(b"host", b"localhost"), *others]}, receive, send)
+            @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+            @given(case=operation.as_strategy(generation_mode=mode))
+            def holds(case: schemathesis.Case) -> None:
+                case.call_and_validate(excluded_checks=[positive_data_acceptance])  # random bytes: no images
 
-    description = schemathesis.openapi.from_asgi("/openapi.json", as_localhost)
-    operations = [result.ok() for result in description.get_all_operations()]
-    assert len(operations) == 12
-    for operation, mode in itertools.product(operations, schemathesis.GenerationMode):
-        if mode is schemathesis.GenerationMode.NEGATIVE and not (operation.body or operation.query):
-            continue  # there is nothing to get wrong
-
-        @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-        @given(case=operation.as_strategy(generation_mode=mode))
-        def holds(case: schemathesis.Case) -> None:
-            case.call_and_validate(excluded_checks=[positive_data_acceptance])  # random bytes are no images
-
-        holds()
+            holds()

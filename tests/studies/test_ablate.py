@@ -50,10 +50,10 @@ def test_the_page_of_the_components_tells_what_lies_behind_them(folder):
             for image, label in zip(g, labels, strict=True)
             if label < 6
         ]
-        told = [float(cell) for cell in lines[name]]
+        shown = [float(cell) for cell in lines[name]]
         last = result.metrics.sessions[-1]
         expected = [np.mean(occupied), result.novel_only[-1], last.misroute, last.base, last.inc]
-        assert told == pytest.approx(expected, abs=0.02)
+        assert shown == pytest.approx(expected, abs=0.02)
     assert "What base classes lost (calibration)" in page
     lost = [
         line
@@ -70,15 +70,17 @@ def test_a_finished_training_is_used_and_not_repeated(folder):
     assert done.process.exitcode == 0, done.stderr
     assert weights(folder / "loaded" / "pre") == weights(folder / "components" / "sr")
     assert not list((folder / "loaded").glob("*/checkpoints/base/*"))
+    assert Result.read(folder / "loaded" / "pre").base == "components/sr"
+    assert Result.read(folder / "components" / "sr").base is None
     page = (folder / "loaded" / "ablation.md").read_text()
     assert "Decisions by two kinds of features" in page
-    assert page.count("sss") >= 18  # six ways in three tables
+    assert page.count("sss") >= 18  # six decisions in three tables
     again = fairshot(folder, *command, "--fresh")
     assert again.process.exitcode == 0, again.stderr
     assert "is finished already" not in again.stderr
 
 
-def test_each_way_to_use_the_features_decides_on_the_same_base_session(folder):
+def test_each_decision_by_the_features_is_on_the_same_base_session(folder):
     command = ["ablate", "features", "doodles/sss", "--out", "features", *TINY]
     done = fairshot(folder, *command)
     assert done.process.exitcode == 0, done.stderr

@@ -1,6 +1,5 @@
 """Comparisons: runs are planned once, skipped when finished, continued when not, here or through Ray."""
 
-import copy
 import re
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from fairshot.errors import FolderUnusable, OtherImages, TrainingStopped, UserError
+from fairshot.errors import FolderUnusable, TrainingStopped, UserError
 from fairshot.evaluation.experiment import run
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import lock_run
@@ -19,11 +18,12 @@ from fairshot.progress import Reporter
 from fairshot.recipes import load_recipe
 from fairshot.reporting.groups import group_results
 from fairshot.reporting.tables import CONDITIONS, UNKNOWN, conditions
-from fairshot.studies import cluster, execute
+from fairshot.studies import ablate, cluster, execute, tune
 from fairshot.studies.comparison import Comparison
 from fairshot.studies.execute import RunStatus, StudyOptions
 from fairshot.studies.plan import PlannedRun, plan
 from support.commands import fairshot
+from support.pickling import pickled
 from support.results_factory import make_result
 
 SMALL = [
@@ -81,8 +81,8 @@ def test_a_comparison_stops_goes_on_and_grows(tmp_path):
     assert "the same command goes on" in stopped.stderr
     done = fairshot(tmp_path, *first)
     assert done.process.exitcode == 0, done.stderr
-    told = re.findall(r"finished; runs still to come: (\d)", done.stderr)
-    assert told == ["1", "0"]  # where there is no terminal to draw bars on
+    to_come = re.findall(r"finished; runs still to come: (\d)", done.stderr)
+    assert to_come == ["1", "0"]  # where there is no terminal to draw bars on
     assert "going on from step" in (tmp_path / "grid" / "ncm-seed0" / "log.txt").read_text()
     assert (tmp_path / "grid" / "ncm-seed0" / "figures").is_dir()
     before = (tmp_path / "grid" / "ncm-seed0" / "result.json").stat().st_mtime_ns
@@ -101,15 +101,15 @@ def test_a_comparison_stops_goes_on_and_grows(tmp_path):
     assert done.stdout.splitlines()[-1] == "as a page: fairshot report grid"
 
 
-def test_where_some_failed_and_some_were_stopped_both_are_told():
+def test_where_some_failed_and_some_were_stopped_both_are_named():
     recipe = load_recipe("doodles/ncm")
     planned = [PlannedRun(replace(recipe, seed=seed), Path()) for seed in (0, 1)]
     refused = RunStatus(planned[0], UserError("its folder is busy"))
     stopped = RunStatus(planned[1], TrainingStopped("stopped after 3 of 9 steps"))
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as message:
         Comparison(planned, [refused, stopped]).check()
-    assert "reasons above: ncm doodles seed 0\n" in str(told.value)
-    assert str(told.value).endswith("ncm doodles seed 1: stopped after 3 of 9 steps")
+    assert "reasons above: ncm doodles seed 0\n" in str(message.value)
+    assert str(message.value).endswith("ncm doodles seed 1: stopped after 3 of 9 steps")
     with pytest.raises(TrainingStopped, match=r"^ncm doodles seed 1: stopped after 3 of 9 steps$"):
         Comparison(planned, [stopped]).check()
     Comparison(planned, [RunStatus(planned[0])]).check()
@@ -155,7 +155,7 @@ class OneMachine:
         return lambda function: SimpleNamespace(remote=lambda task: self.start(function, task))
 
     def start(self, function, task):
-        self.ended[task.out] = self.begin(function, task)
+        self.ended[task.out] = pickled(self.begin(function, pickled(task)))
         return task.out
 
     def wait(self, references, timeout):
@@ -173,6 +173,27 @@ def on_one_machine(planned, begin=lambda function, task: function(task), **optio
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cluster, "_connect", lambda: OneMachine(begin))
         return list(cluster.run_on_ray(planned, StudyOptions("cpu", **options)))
+
+
+def test_a_search_on_ray_is_on_pseudo_novel_classes_and_trains_once_as_it_does_here(tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "_connect", lambda: OneMachine(lambda function, task: function(task)))
+    small = [*SMALL, "benchmark.base_classes=6", "method.sr_width=16"]
+    grid, there, here = {"method.gamma": [0.0, 0.9]}, tmp_path / "there", tmp_path / "here"
+    on_ray = tune("doodles/sss", grid, there, small, options=StudyOptions("cpu", on_ray=True))
+    beside = tune("doodles/sss", grid, here, small, options=StudyOptions("cpu"))
+    for number in ("1", "2"):
+        sent, expected = (Result.read(folder / "trials" / number) for folder in (there, here))
+        assert sent.benchmark == expected.benchmark == "doodles (pseudo-novel)"
+        assert sent.confusions == expected.confusions
+        assert (there / "trials" / number / "checkpoints").is_dir() == (number == "1")
+    assert on_ray.recipe == beside.recipe
+
+
+def test_rows_of_an_ablation_on_ray_share_one_training(tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "_connect", lambda: OneMachine(lambda function, task: function(task)))
+    small = [*SMALL, "method.sr_width=16"]
+    ablate("features", "doodles/sss", tmp_path, small, options=StudyOptions("cpu", on_ray=True))
+    assert [path.parts[-2] for path in tmp_path.glob("*/checkpoints")] == ["separately"]
 
 
 def test_a_machine_that_is_lost_costs_a_fresh_run_no_checkpoint(tmp_path, monkeypatch):
@@ -198,6 +219,26 @@ def test_a_machine_that_is_lost_costs_a_fresh_run_no_checkpoint(tmp_path, monkey
     assert planned[0].finished
 
 
+def test_a_run_begins_on_ray_when_the_run_whose_base_session_or_split_it_reads_has_ended(tmp_path):
+    recipe = load_recipe("doodles/ncm", SMALL)
+    folder = {name: tmp_path / name for name in ("alone", "first", "second", "third", "other")}
+    planned = [
+        PlannedRun(recipe, folder["alone"], base=tmp_path / "of before"),
+        PlannedRun(recipe, folder["first"]),
+        PlannedRun(recipe, folder["second"], base=folder["first"]),
+        PlannedRun(recipe, folder["third"], base=folder["second"], split=folder["first"]),
+        PlannedRun(recipe, folder["other"], split=folder["first"]),
+    ]
+
+    def ready(left, running):
+        return [each.out.name for each in cluster._ready(left, running)]
+
+    assert ready(planned, []) == ["alone", "first"]
+    assert ready(planned[2:], planned[1:2]) == []
+    assert ready(planned[2:], planned[:1]) == ["second", "other"]
+    assert ready(planned[3:4], planned[4:]) == ["third"]
+
+
 def test_what_a_machine_refuses_or_has_no_time_for_is_not_cleared(tmp_path):
     (planned,) = plan(["ncm"], ["cifar100"], [0], [None], [], tmp_path)
     planned.out.mkdir()
@@ -210,12 +251,6 @@ def test_what_a_machine_refuses_or_has_no_time_for_is_not_cleared(tmp_path):
     (late,) = on_one_machine([planned], root=nowhere, fresh=True, max_minutes=0)
     assert (late.unfinished, str(late.problem)) == (True, "the time was up before it began")
     assert planned.finished
-
-
-def test_a_problem_comes_back_from_another_machine_with_what_it_is_about():
-    for problem in (FolderUnusable(Path("run"), "is busy"), OtherImages(Path("run"), "pixels")):
-        again = copy.deepcopy(problem)  # by the same steps as sending it
-        assert (type(again), vars(again), str(again)) == (type(problem), vars(problem), str(problem))
 
 
 def test_no_time_at_all_is_refused_on_ray_where_the_same_command_would_never_get_anywhere(tmp_path):

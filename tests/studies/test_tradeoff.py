@@ -11,10 +11,11 @@ from fairshot.evaluation.sessions import run_sessions
 from fairshot.methods import build
 from fairshot.methods.sss import SSSSettings
 from fairshot.progress import Reporter
+from fairshot.recipes import load_recipe
 from fairshot.studies.cached_stream import CachedStream, Embedded, FeatureBank, Subset, cache_stream
 from fairshot.studies.gates import Gate, Space, common_gates, own_gates
 from fairshot.studies.pseudo_novel import pseudo_streams, split_pseudo_novel
-from fairshot.studies.tradeoff import choose, evaluate, search
+from fairshot.studies.tradeoff import _gate_of_run, choose, evaluate, search
 from support.toys import MODEL, after_base, learnt_base, toy_method, toy_stream
 
 BASE, WAY, SESSIONS, TESTS = 8, 3, 2, 30
@@ -212,18 +213,18 @@ def test_a_choice_over_several_splits_is_by_their_mean(streams):
 
 
 def test_points_come_in_the_order_of_the_gates_and_progress_counts_all(stream):
-    told = []
+    progress = []
 
     class Listener(Reporter):
         @contextmanager
         def track(self, what, total, done=0):
-            told.append(total)
-            yield lambda units=1, note="": told.append(-units)
+            progress.append(total)
+            yield lambda units=1, note="": progress.append(-units)
 
     mixed = [*GATES[8:10], *GATES[2:4], *GATES[10:12]]  # the first and the last share a space
     assert [point.gate for point in evaluate([stream], mixed, Listener())] == mixed
-    assert told[0] == len(mixed)
-    assert sum(told) == 0
+    assert progress[0] == len(mixed)
+    assert sum(progress) == 0
 
 
 def test_pseudo_novel_streams_are_drawn_from_base_training_images_the_network_has_not_seen():
@@ -246,3 +247,18 @@ def test_pseudo_novel_streams_are_drawn_from_base_training_images_the_network_ha
         first_to_come.add(int(stream.base.train.labels[rows[0]]))
     assert len(kept) == 3
     assert first_to_come == set(pseudo_novel)  # which class comes when is drawn anew each time
+
+
+@pytest.mark.parametrize(
+    ("settings", "gate"),
+    [
+        (["gamma=0.3"], Gate("plain", 0.0, gamma=0.3)),
+        (["gamma=0.3", "resistance=false"], Gate("plain", 0.0)),
+        (["decision=post"], None),
+        (["calibration=true"], None),
+        (["gate=constant", "gate_strength=0.1"], None),
+        (["whitening=true"], None),
+    ],
+)
+def test_a_run_that_decides_otherwise_than_by_resistance_is_on_no_curve(settings, gate):
+    assert _gate_of_run(load_recipe("doodles/sss", [f"method.{each}" for each in settings])) == gate

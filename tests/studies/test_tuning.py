@@ -16,7 +16,7 @@ from fairshot.evaluation.result import Result
 from fairshot.evaluation.sessions import run_sessions
 from fairshot.studies import StudyOptions, tune
 from fairshot.studies.pseudo_novel import pseudo_sizes, pseudo_stream
-from fairshot.studies.tuning import read_trials
+from fairshot.studies.tuning import Trial
 from support.commands import fairshot
 
 CUT = StreamSettings(base_classes=9, way=2, shots=3, sessions=2)
@@ -108,7 +108,8 @@ SETTINGS = ["model.size=10", "training.epochs=1", *(f"benchmark.{item}" for item
 def test_a_search_is_a_function_whose_trials_are_runs_on_pseudo_novel_classes(tmp_path):
     grid = {"training.epochs": [1, 2], "method.scale": [16.0]}
     found = tune("doodles/ncm", grid, tmp_path, SETTINGS, held_out=60, novel=4, options=StudyOptions("cpu"))
-    assert found.trials == read_trials(tmp_path)
+    kept = json.loads((tmp_path / "trials.json").read_text())
+    assert found.trials == [Trial(**trial) for trial in kept]
     assert found.best == max(found.trials, key=lambda trial: trial.both)
     assert found.recipe.training.epochs == found.best.changes["training.epochs"]
     for number, trial in enumerate(found.trials, start=1):
@@ -118,6 +119,7 @@ def test_a_search_is_a_function_whose_trials_are_runs_on_pseudo_novel_classes(tm
         assert none is None
         assert trial.novel_only == pytest.approx(np.mean(novel_only))
         assert trial.overall_avg == result.metrics.overall_avg
+        assert trial.both == result.metrics.both
         assert trial.seconds == result.seconds["base session"]
 
 

@@ -1,18 +1,11 @@
-"""Damage to the files of runs, studies and estimators: every case is told by a message, or changes nothing.
-
-    for complaint in fuzz(folder, cases=500, seed=0):
-        print(complaint)
-
-`folder` is one that `make_files` filled. A case copies one file, damages the copy and reads it as the package
-does. It may be refused by a `UserError` that names the file, or give what the undamaged file gives.
-"""
+"""A run, a study and a search whose files can be damaged, and all that reads them."""
 
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +15,6 @@ import torch
 from fairshot.benchmarks.image_folder import ClassSplit, Split
 from fairshot.documents import load_json, write_json, write_yaml
 from fairshot.errors import CodeNotTrusted, UserError
-from fairshot.estimator import SSS
 from fairshot.evaluation.base_session import load_model
 from fairshot.evaluation.experiment import RunOptions, run
 from fairshot.evaluation.result import Result
@@ -32,10 +24,11 @@ from fairshot.recipes import load_recipe, write_recipe
 from fairshot.reporting.runs import read_run
 from fairshot.studies.poisoning import Damage, Poisoning
 from fairshot.studies.tradeoff import CurvePoint, RuleCurve, TradeOff
-from fairshot.studies.tuning import Trial, Trials, read_trials
+from fairshot.studies.tuning import Trial
 from fairshot.tensor_files import read_metadata, read_tensors
 from fairshot.training.checkpoints import Checkpoints
 from fairshot.training.hardware import choose_hardware
+from support.damaged_stores import Case
 
 SMALL = [
     *("benchmark.base_classes=4", "benchmark.way=2", "benchmark.sessions=1", "model.size=12"),
@@ -60,7 +53,7 @@ class Listener(Reporter):
         self.said.append(str(text))
 
 
-def make_files(folder: Path) -> None:
+def _make_files(folder: Path) -> None:
     """Fill a folder with one of each kind of file that is written and read back."""
     recipe = load_recipe("doodles/ncm", SMALL)
     run(recipe, RunOptions(folder / "run", choose_hardware("cpu")))
@@ -89,16 +82,13 @@ def make_files(folder: Path) -> None:
         folder / "run"
     )
     trial = Trial.of({"method.gamma": 0.5}, Result.read(folder / "run"), 12.5)
-    write_json(folder / "run" / "trials.json", Trials(trials=[trial]).model_dump_json())
+    write_json(folder / "run" / "trials.json", json.dumps({"trials": [trial.model_dump()]}))
     write_json(folder / "run" / "search.json", json.dumps({"seed": 0, "grid": {"method.gamma": [0.5]}}))
     (folder / "own").mkdir()
     (folder / "own" / "method.py").write_text(METHOD)
     write_recipe(folder / "own" / "recipe.yaml", recipe, METHOD.encode())
     text = (folder / "own" / "recipe.yaml").read_text().partition("\n")[2].replace("name: ncm", "name: mild")
     write_yaml(folder / "own" / "recipe.yaml", text)
-    images = np.random.default_rng(0).integers(0, 256, (16, 12, 12), dtype=np.uint8)
-    estimator = SSS(epochs=1, batch=8, method={"sr_width": 16}, device="cpu")
-    estimator.fit(images, ["ant", "bee"] * 8).save(folder / "estimator")
 
 
 def _plain(value: Any) -> Any:
@@ -153,11 +143,6 @@ def _method(folder: Path) -> Any:
     raise AssertionError("code that a recipe names was run unasked")
 
 
-def _estimator(folder: Path) -> Any:
-    loaded = SSS.load(folder / "estimator")
-    return _plain(loaded.method_.tensors()), loaded.classes_.tolist(), loaded.get_params(), loaded.history_
-
-
 READERS: dict[str, list[Callable[[Path], Any]]] = {  # by the files, as patterns: all that reads them
     "run/result.json": [lambda folder: Result.read(folder / "run"), _report],
     "run/recipe.yaml": [
@@ -173,57 +158,19 @@ READERS: dict[str, list[Callable[[Path], Any]]] = {  # by the files, as patterns
     "run/training.csv": [_report],
     "run/tradeoff.json": [lambda folder: TradeOff.read(folder / "run"), _report],
     "run/poisoning.json": [lambda folder: Poisoning.read(folder / "run")],
-    "run/trials.json": [lambda folder: read_trials(folder / "run")],
+    "run/trials.json": [lambda folder: load_json(folder / "run" / "trials.json")],
     "run/search.json": [lambda folder: load_json(folder / "run" / "search.json")],
     "run/checkpoints/base/*": [_checkpoint],
     "own/method.py": [_method],
     "own/recipe.yaml": [_method],
-    "estimator/estimator.json": [_estimator],
-    "estimator/tensors-*": [_estimator],
 }
-KINDS = ("flip", "truncate", "zero")
 
 
-def damaged(content: bytes, kind: str, rng: random.Random) -> bytes:
-    """Return other content: a bit flipped, the end cut off, or a block zeroed."""
-    while True:
-        changed = bytearray(content)
-        at = rng.randrange(len(content))
-        if kind == "flip":
-            changed[at] ^= 1 << rng.randrange(8)
-        elif kind == "truncate":
-            del changed[at:]
-        else:
-            end = min(at + rng.choice((1, 16, 512, 4096)), len(content))
-            changed[at:end] = bytes(end - at)
-        if changed != content:
-            return bytes(changed)
-
-
-def fuzz(folder: Path, cases: int, seed: int) -> Iterator[str]:
-    """Yield a complaint for each case that was not told, or was told otherwise than by a message."""
-    rng = random.Random(seed)
-    whole = {pattern: [reader(folder) for reader in readers] for pattern, readers in READERS.items()}
-    for number in range(cases):
-        pattern = list(READERS)[number % len(READERS)]
-        kind = KINDS[number // len(READERS) % len(KINDS)]
-        path = max(folder.glob(pattern))
-        content = path.read_bytes()
-        path.write_bytes(damaged(content, kind, rng))
-        try:
-            for reader, expected in zip(READERS[pattern], whole[pattern], strict=True):
-                if problem := _complaint(reader, folder, path, expected):
-                    yield f"case {number}, {kind} of {path.relative_to(folder)}: {problem}"
-        finally:
-            path.write_bytes(content)
-
-
-def _complaint(reader: Callable[[Path], Any], folder: Path, path: Path, expected: Any) -> str:
-    try:
-        found = reader(folder)
-    except UserError as refused:
-        named = path.name in str(refused) or (path.parent / "estimator.json").name in str(refused)
-        return "" if named else f"the message does not name the file: {refused}"
-    except Exception as problem:
-        return f"{type(problem).__name__}: {problem}"
-    return "" if found == expected else "not noticed"
+def run_cases(folder: Path) -> list[Case]:
+    """Make a run and all that studies write into one; return its files."""
+    _make_files(folder)
+    return [
+        (max(folder.glob(pattern)), partial(reader, folder))
+        for pattern, readers in READERS.items()
+        for reader in readers
+    ]

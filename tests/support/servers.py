@@ -78,6 +78,20 @@ def serving(store: Store, token: str | None = None) -> Iterator[int]:
         thread.join()
 
 
+def decoders(pid: int) -> list[int]:
+    """Return the processes that decode images for a server."""
+    children = [
+        int(child)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for child in (task / "children").read_text().split()
+    ]
+    return [
+        child
+        for child in children
+        if b"fairshot.server.decode_worker" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
+
+
 def png(image: np.ndarray) -> bytes:
     file = io.BytesIO()
     Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image).save(file, "PNG")

@@ -17,10 +17,10 @@ from safetensors.torch import save_file
 from fairshot.cli.advice import advice
 from fairshot.errors import UserError
 from fairshot.models.backbones import build_backbone
+from fairshot.speed.teach import measure_store
 from fairshot.teaching import Store, backbone_spec
 from fairshot.teaching.backbone_spec import from_backbone, model_settings
 from fairshot.teaching.errors import PretrainedWeightsMissing, UnknownBackbone, UnusableWeights
-from fairshot.teaching.measure import measure_store
 
 BACKBONE = "test_resnet"  # a ResNet of timm's own tests: three thin blocks, 160 pixels
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 import fairshot as fairshot_package
@@ -517,7 +517,7 @@ def test_onnx_gives_the_same_answers(trained: Path, doodles: Path, tmp_path: Pat
         (["forget", "store", "yeti"], errors.UnknownClass, "fairshot classes store"),
         (["rename", "store", "ant", "bee"], errors.ClassExists, "fairshot merge STORE 'ant' 'bee'"),
         (["export", "nowhere", "model.pt"], UserError, "ends in .onnx"),
-        (["import", "nowhere.zip", "x"], UserError, "cannot be imported"),
+        (["import", "nowhere.zip", "x"], errors.ArchiveRefused, "nowhere.zip cannot be imported"),
         (["evaluate", "store", "nowhere"], UserError, "not a folder"),
         (["predict", "store", "nowhere.png"], UserError, "no such file or folder"),
     ],
@@ -549,6 +549,20 @@ def test_runs_that_make_no_store_are_refused(
     with pytest.raises(kind) as refused:
         teaching.from_run(tmp_path)
     assert message in f"{refused.value}{advice(refused.value)}"
+
+
+def test_a_run_of_another_version_is_refused(tmp_path: Path, trained: Path) -> None:
+    """Its model lacks what this version keeps, or names it otherwise."""
+    shutil.copytree(trained, tmp_path / "run")
+    path = tmp_path / "run" / "model.safetensors"
+    tensors = load_file(path)
+    for part in ("classifier.h.", "classifier.counts", "embedder.mean", "embedder."):
+        save_file({name: value for name, value in tensors.items() if not name.startswith(part)}, path)
+        with pytest.raises(UserError, match=r"run/model\.safetensors"):
+            teaching.from_run(tmp_path / "run")
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(UserError, match=r"run/model\.safetensors"):
+        teaching.from_run(tmp_path / "run")
 
 
 def test_the_first_commands_of_the_page_work_on_what_the_demo_leaves(

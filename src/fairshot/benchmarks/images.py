@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +20,12 @@ from fairshot.benchmarks.pictures import Bytes, Pictures
 from fairshot.errors import UserError
 
 PIXEL_LIMIT = 80_000_000  # of one image, judged by its header before a pixel is decoded
+SCAN_LIMIT = 64  # of one JPEG; programs write about ten, and each may take as long as the whole image
+MARKER_LIMIT = 10_000  # of one JPEG, up to its last scan
+STRIP_PIXELS = 2**20  # converted at once, which bounds the memory of conversions
+JPEG_MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])")  # the others belong to the data of a scan
+JPEG_SCAN, JPEG_END = 0xDA, 0xD9
+JPEG_BARE = (0x01, 0xD8)  # markers that nothing belongs to
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".heic", ".heif"})
 
 
@@ -47,26 +56,86 @@ def decode_image(content: bytes, name: str, channels: int = 3, pixel_limit: int 
     return _read(BytesIO(content), name, channels, pixel_limit)
 
 
+@dataclass(frozen=True)
+class ImageHeader:
+    """What an image file says about itself before it is decoded."""
+
+    width: int
+    height: int
+    scans: int  # passes over the pixels that decoding takes; more than one in some JPEGs only
+
+    @property
+    def pixels(self) -> int:
+        """Width times height."""
+        return self.width * self.height
+
+
+def read_header(content: bytes, name: str, pixel_limit: int = PIXEL_LIMIT) -> ImageHeader:
+    """Read the header of an image file, with the errors of `decode_image` as far as it shows them."""
+    with _opened(BytesIO(content), name, pixel_limit) as image:
+        return _header(image)
+
+
 def _read(file: str | os.PathLike[str] | BytesIO, name: str, channels: int, pixel_limit: int) -> Bytes:
+    with _opened(file, name, pixel_limit) as image:
+        ImageOps.exif_transpose(image, in_place=True)
+        return _converted(image, channels)
+
+
+@contextmanager
+def _opened(file: str | os.PathLike[str] | BytesIO, name: str, pixel_limit: int) -> Iterator[Image.Image]:
+    """Open an image file whose header is within the limits; whatever fails is an error that names it."""
     too_large = f"but at most {pixel_limit:,} pixels are decoded; give a smaller version of it"
     try:
         with Image.open(file, formats=image_formats()) as image:
-            if image.width * image.height > pixel_limit:
+            header = _header(image)
+            if header.pixels > pixel_limit:
                 raise UserError(f"{name}: {image.width} x {image.height} pixels, {too_large}")
-            upright = ImageOps.exif_transpose(image)
-            return with_channels(_eight_bit(upright), channels)
+            if header.scans > SCAN_LIMIT:
+                raise UserError(
+                    f"{name}: a JPEG of more than {SCAN_LIMIT} scans, which would take very long to decode; "
+                    "save it again with another program"
+                )
+            yield image
     except UserError:
         raise
     except FileNotFoundError:
         raise UserError(f"{name}: there is no such file or folder") from None
     except Image.DecompressionBombError as problem:
         raise UserError(f"{name}: {problem}, {too_large}") from None
+    except MemoryError:
+        raise UserError(f"{name}: decoding it needs too much memory; give a smaller version of it") from None
     except Exception as problem:  # a hostile file makes decoders fail in any way at all
         heic = Path(name).suffix.lower() in {".heic", ".heif"} and "HEIF" not in image_formats()
         advice = "; HEIC needs a plug-in: pip install pillow-heif" if heic else ""
         raise UserError(
             f"{name}: this file cannot be read as an image ({_reason(problem)}){advice}"
         ) from problem
+
+
+def _header(image: Image.Image) -> ImageHeader:
+    scans = 1
+    file: IO[bytes] | None = getattr(image, "fp", None)
+    if image.format in ("JPEG", "MPO") and file is not None:
+        position = file.tell()
+        file.seek(0)
+        scans = _count_scans(file.read())
+        file.seek(position)
+    return ImageHeader(image.width, image.height, scans)
+
+
+def _count_scans(content: bytes) -> int:
+    """Count the scans of a JPEG up to its end; one more than the limit if there are too many, or markers."""
+    scans, position = 0, 0
+    for _ in range(MARKER_LIMIT):
+        found = JPEG_MARKER.search(content, position)
+        if found is None or found[1][0] == JPEG_END or scans > SCAN_LIMIT:
+            return scans
+        position = found.end()
+        if found[1][0] not in JPEG_BARE:
+            position += int.from_bytes(content[position : position + 2])  # its length
+        scans += found[1][0] == JPEG_SCAN
+    return SCAN_LIMIT + 1
 
 
 def _reason(problem: Exception) -> str:
@@ -88,16 +157,35 @@ def image_formats() -> tuple[str, ...]:
     return (*formats, "HEIF")
 
 
-def _eight_bit(image: Image.Image) -> Bytes:
-    """Decode to uint8 (H, W, C) with 1 (grey), 3 (RGB) or 4 (RGBA) channels."""
+def _converted(image: Image.Image, channels: int) -> Bytes:
+    """Convert a decoded image to uint8 (H, W, channels), strip by strip: a copy of the whole is large."""
+    rows = max(STRIP_PIXELS // max(image.width, 1), 1)
+    scale = _grey_scale(image)
+    if rows >= image.height:
+        return with_channels(_eight_bit(image, scale), channels)
+    converted = np.empty((image.height, image.width, channels), np.uint8)
+    for top in range(0, image.height, rows):
+        strip = image.crop((0, top, image.width, min(top + rows, image.height)))
+        converted[top : top + rows] = with_channels(_eight_bit(strip, scale), channels)
+    return converted
+
+
+def _grey_scale(image: Image.Image) -> float | None:
+    """Return the value of white in a grey image of more than 8 bits per pixel; none of other images."""
     if image.mode.startswith("I;16"):
-        return _to_bytes(np.asarray(image).astype(np.float64) / 65535)
+        return 65535.0
+    if image.mode not in ("I", "F"):
+        return None
+    most = np.max(image.getextrema())
     if image.mode == "I":  # 32 bits per pixel, of which files use 8 or 16
-        values = np.asarray(image).astype(np.float64)
-        return _to_bytes(values / (255 if values.max() <= 255 else 65535))
-    if image.mode == "F":
-        values = np.asarray(image).astype(np.float64)
-        return _to_bytes(values / (1 if values.max() <= 1 else 255))
+        return 255.0 if most <= 255 else 65535.0
+    return 1.0 if most <= 1 else 255.0
+
+
+def _eight_bit(image: Image.Image, scale: float | None) -> Bytes:
+    """Convert to uint8 (H, W, C) with 1 (grey), 3 (RGB) or 4 (RGBA) channels."""
+    if scale is not None:
+        return _to_bytes(np.asarray(image).astype(np.float64) / scale)
     if image.has_transparency_data:
         return np.asarray(image.convert("RGBA"))
     if image.mode in {"1", "L"}:
@@ -172,7 +260,7 @@ def _one(item: Any, name: str, channels: int) -> Bytes:
         return read_image(item, channels)
     if isinstance(item, Image.Image):
         try:
-            return with_channels(_eight_bit(item), channels)
+            return _converted(item, channels)
         except ValueError as problem:
             raise UserError(f"{name}: this image cannot be used ({problem})") from problem
     return with_channels(_checked(np.asarray(item), name, 3), channels)

@@ -5,6 +5,7 @@ Each command imports what needs torch when it is called: that takes seconds, and
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
@@ -27,12 +28,13 @@ from fairshot.cli import (
     tradeoff,
     tune,
 )
-from fairshot.cli.advice import advice
+from fairshot.cli.advice import AdvisedCommand, with_advice
 from fairshot.cli.console import CONSOLE, MESSAGES
 from fairshot.errors import TrainingStopped, UserError
 
 # Exit codes: something given cannot be used; the same command goes on; Ctrl-C outside of training.
 UNUSABLE, UNFINISHED, INTERRUPTED = 2, 75, 130
+UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}  # a disk that is full or read-only
 RESUMING = {"run", "compare", "tune", "ablate"}  # commands that find again what they had finished
 
 COMMANDS: dict[str, list[Callable[..., None] | typer.Typer]] = {
@@ -59,9 +61,12 @@ app = typer.Typer(
 for heading, commands in COMMANDS.items():
     for command in commands:
         if isinstance(command, typer.Typer):
+            for each in command.registered_commands:
+                each.cls = AdvisedCommand
             app.add_typer(command, rich_help_panel=heading)
         else:
-            app.command(command.__name__.removesuffix("_command"), rich_help_panel=heading)(command)
+            name = command.__name__.removesuffix("_command")
+            app.command(name, cls=AdvisedCommand, rich_help_panel=heading)(command)
 
 
 def _print_version(asked: bool) -> None:
@@ -84,8 +89,19 @@ def main() -> None:
     try:
         app()
     except UserError as problem:
-        message = f"fairshot: {problem}{advice(problem)}"
+        message = f"fairshot: {with_advice(problem)}"
         MESSAGES.print(message, style="red", highlight=False, markup=False, soft_wrap=True)
+        sys.exit(UNUSABLE)
+    except OSError as problem:
+        if problem.errno not in UNWRITABLE:
+            raise
+        what = problem.filename or "a file"
+        MESSAGES.print(
+            f"fairshot: {what} cannot be written ({problem.strerror})",
+            style="red",
+            markup=False,
+            soft_wrap=True,
+        )
         sys.exit(UNUSABLE)
     except TrainingStopped as stopped:
         MESSAGES.print(f"{stopped}; the same command goes on from there", highlight=False, soft_wrap=True)

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections.abc import Collection
+from contextvars import ContextVar
 from functools import singledispatch
 from pathlib import Path
+from typing import Any
+
+from typer.core import TyperCommand
 
 from fairshot import errors, progress
 from fairshot.benchmarks.dataset import Dataset, MissingData, WrongData
@@ -13,6 +20,7 @@ from fairshot.errors import first_of
 from fairshot.server.errors import AddressUnavailable
 from fairshot.teaching import errors as store_errors
 
+ANOTHER_FOLDER = "give another --out, or give another --pseudo"
 OPTIONS: dict[type, str] = {
     errors.BadOverride: "; an example is --set training.epochs=10",
     errors.MethodNotLoaded: (
@@ -21,30 +29,61 @@ OPTIONS: dict[type, str] = {
     errors.NoGPU: "; use --device cpu",
     errors.UnevenEpisode: ", or another number of --processes",
     TooFewImages: "; to teach classes from all images, without a test, use fairshot new and fairshot teach",
-    errors.FolderUnusable: "; give another --out",
-    errors.FolderOccupied: "; give another --out, or begin anew in this one with --fresh",
+    errors.FolderUnusable: f"; {ANOTHER_FOLDER}",
+    errors.FolderOccupied: f"; {ANOTHER_FOLDER}, or begin anew in this one with --fresh",
     errors.CodeNotTrusted: ": --trust",
-    errors.CodeChanged: "; give another --out, or begin anew in this one with --fresh",
+    errors.CodeChanged: f"; {ANOTHER_FOLDER}, or begin anew in this one with --fresh",
     errors.OtherTraining: ", --set the others alike",
-    errors.OtherImages: "; say where its own are with --data or --root",
+    errors.OtherImages: (
+        "; name the folder of its pictures with --data, or name the folder of all benchmarks with --root"
+    ),
     errors.PicturesNotFound: "; say where they are with --data",
     errors.PseudoNovelUnfit: "; change --novel",
     errors.HeldOutUnfit: "; give a smaller --held-out",
     AddressUnavailable: "; give another --port or --host",
-    store_errors.RunWithoutWeights: ": --fresh",
+    store_errors.StoreDamaged: "; an archive is unpacked by: fairshot import ARCHIVE NEW_STORE",
     store_errors.UnknownBackbone: "; give --backbone another name",
     store_errors.PretrainedWeightsMissing: ": --weights FILE.safetensors",
-    store_errors.UnusableWeights: "; give another file with --weights, or none",
+    store_errors.UnusableWeights: "; give another file, or none, with --weights",
     store_errors.NoBaseFolder: "; give another folder with --base",
     store_errors.TooFewHeldOut: "; give more images, or leave --choose-threshold out",
     store_errors.UnsupportedRun: "; train one with: fairshot run",
 }
-OF_A_RUN = {  # files that a run, or a search for settings, makes anew
+OF_A_RUN = {  # files that a run makes anew
     *("recipe.yaml", "result.json", "split.json", "model.safetensors", "features.safetensors"),
-    *("training.csv", "method.py", "search.json", "trials.json"),
+    *("training.csv", "method.py"),
 }
 NAMED = 5  # runs that advice names
 SMALL_SIZE, SMALL_RESIZE = 32, 36  # pixels of images that a CPU can learn from in minutes
+
+
+PRESENT_OPTIONS: ContextVar[Collection[str]] = ContextVar("options of the present command", default=())
+
+
+class AdvisedCommand(TyperCommand):
+    """A command that says which options it has, so that advice names no others."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        PRESENT_OPTIONS.set({name for each in self.params for name in (*each.opts, *each.secondary_opts)})
+        return super().invoke(ctx)
+
+
+def with_advice(problem: object, options: Collection[str] | None = None) -> str:
+    """Return an error or a notice with the advice that the present command, or one with `options`, can use.
+
+    Advice is made of clauses, and these of alternatives. One that names an option which the command lacks is
+    left out; behind the name of another command stand that command's options.
+    """
+    known = PRESENT_OPTIONS.get() if options is None else options
+    text = str(problem)
+    for separator, clause in re.findall(r"(; |\n|^)((?:(?!; |\n).)+)", advice(problem)):
+        before, command, _ = clause.partition("fairshot ")
+        parts = [before] if command else clause.split(", or ")
+        usable = [part for part in parts if set(re.findall(r"(?<![\w-])--[a-z-]+", part)) <= set(known)]
+        if usable:
+            text += separator + (clause if command else ", or ".join(usable))
+    return text
 
 
 @singledispatch
@@ -106,8 +145,15 @@ def _(problem: errors.UnknownRecipe) -> str:
 
 @advice.register
 def _(problem: errors.DamagedFile) -> str:
-    """Name the option that makes a file of a run or a search anew."""
-    return ", with --fresh" if problem.path.name in OF_A_RUN else ""
+    """Name the command that makes a file of a run or a search anew."""
+    if problem.path.name == "search.json":
+        return "; search anew: fairshot tune --fresh"
+    return "; run it anew: fairshot run --fresh" if problem.path.name in OF_A_RUN else ""
+
+
+@advice.register
+def _(problem: errors.FileRefused) -> str:
+    return "; run it anew: fairshot run --fresh" if problem.path.name == "model.safetensors" else ""
 
 
 @advice.register
@@ -153,6 +199,12 @@ def _(problem: store_errors.UnknownClass) -> str:
 @advice.register
 def _(problem: store_errors.ClassExists) -> str:
     return f": fairshot merge STORE {problem.name!r} {problem.new_name!r}"
+
+
+@advice.register
+def _(problem: store_errors.RunWithoutWeights) -> str:
+    run = problem.path.parent
+    return f": fairshot run {shlex.quote(str(run / 'recipe.yaml'))} --out {shlex.quote(str(run))} --fresh"
 
 
 @advice.register

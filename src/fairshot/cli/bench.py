@@ -99,7 +99,7 @@ def teach_command(
     """Time to open a store, to teach it a class from five photos, and to ask it."""
     import torch
 
-    from fairshot.teaching.measure import measure_store
+    from fairshot.speed.teach import measure_store
 
     cells = []
     for row in measure_store(backbone, many_classes=many, reporter=ConsoleReporter("bench")):

@@ -20,7 +20,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from fairshot.cli.advice import advice
+from fairshot.cli.advice import with_advice
 from fairshot.progress import Advance, LogReporter, Notice
 
 CONSOLE = Console()  # what a command is asked for
@@ -73,7 +73,7 @@ class ConsoleReporter(LogReporter):
 
     def say(self, text: str | Notice) -> None:
         """Print one line and log it, with the option that helps if there is one."""
-        line = f"{text}{advice(text)}"
+        line = with_advice(text)
         print_message(line)
         super().say(line)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -57,6 +57,11 @@ HeldOut = Annotated[
         min=1, help="Training images per class that play test images; a fifth, at most 50, if not given."
     ),
 ]
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """Return the options that were given; the others have their defaults where they are used."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def study_options(

@@ -14,6 +14,7 @@ import typer
 from rich.table import Table
 
 from fairshot.cli.console import CONSOLE, MESSAGES, ConsoleReporter, print_message
+from fairshot.cli.options import given
 from fairshot.cli.photos import image_files, print_skipped
 from fairshot.errors import UserError, first_of
 
@@ -48,7 +49,9 @@ BasePhotos = Annotated[
     Path | None,
     typer.Option(metavar="PHOTOS", help="With --backbone: train SR on the base classes PHOTOS/<class>/*.jpg"),
 ]
-Epochs = Annotated[int, typer.Option(min=1, help="With --base: how long to train.")]
+Epochs = Annotated[
+    int | None, typer.Option(min=1, help="With --base: how long to train; ten epochs if not given.")
+]
 RunData = Annotated[
     Path | None,
     typer.Option(
@@ -81,7 +84,7 @@ def new_command(
     backbone: Backbone = None,
     weights: Weights = None,
     base: BasePhotos = None,
-    epochs: Epochs = 10,
+    epochs: Epochs = None,
     data: RunData = None,
     without_images: WithoutImages = False,
     sessions: Sessions = None,
@@ -105,7 +108,7 @@ def new_command(
         spec = from_run(run, data, reporter, without_images, sessions)
     else:
         assert backbone is not None
-        spec = from_backbone(backbone, weights, base, epochs, reporter)
+        spec = from_backbone(backbone, weights, base, reporter=reporter, **given(epochs=epochs))
     with Store.create(store, spec, reporter) as made:
         count = len(made.classes())
         _say(f"{store}: a store of {count} classes" if count else f"{store}: a store without classes yet")
@@ -140,12 +143,16 @@ def teach_command(
     photos: Photos,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what it would do.")] = False,
     warn_share: Annotated[
-        float, typer.Option(help="Warn when it takes more than this share of another class's images.", min=0)
-    ] = 0.2,
+        float | None,
+        typer.Option(
+            help="Warn when it takes more than this share of another class's images; a fifth if not given.",
+            min=0,
+        ),
+    ] = None,
 ) -> None:
     """Teach a class from a few photos, or more photos of a class it knows; tell what that did."""
     with _open(store) as opened:
-        report = opened.teach(name, image_files(photos), dry_run, warn_share)
+        report = opened.teach(name, image_files(photos), dry_run, **given(warn_share=warn_share))
     print_skipped(report.skipped)
     _say(("would be taught: " if dry_run else "") + report.sentence())
     for warning in report.warnings:
@@ -252,8 +259,11 @@ def evaluate_command(
         ),
     ],
     reject: Annotated[
-        float, typer.Option(help="Share of the images, least sure of, to leave out.", min=0, max=0.99)
-    ] = 0.1,
+        float | None,
+        typer.Option(
+            help="Share of the images, least sure of, to leave out; a tenth if not given.", min=0, max=0.99
+        ),
+    ] = None,
     choose_threshold: Annotated[
         bool,
         typer.Option(
@@ -262,8 +272,13 @@ def evaluate_command(
         ),
     ] = False,
     keep: Annotated[
-        float, typer.Option(help="With --choose-threshold: share of known images to answer.", min=0.01, max=1)
-    ] = 0.9,
+        float | None,
+        typer.Option(
+            help="With --choose-threshold: share of known images to answer; nine tenths if not given.",
+            min=0.01,
+            max=1,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure accuracy, balance, confidence and the finding of unknown things on a folder of images."""
@@ -272,11 +287,11 @@ def evaluate_command(
     with _open(store) as opened:
         labelled = read_folder(opened, folder, ConsoleReporter("evaluate"))
         if choose_threshold:
-            labelled = choose_confidence(opened, labelled, str(folder), keep)
+            labelled = choose_confidence(opened, labelled, str(folder), **given(keep=keep))
             print_message(
                 "confidence and threshold are chosen on every second image; the figures are of the others"
             )
-        measured = evaluate(opened, labelled, reject)
+        measured = evaluate(opened, labelled, **given(rejection_rate=reject))
     if as_json:
         _print_json({**asdict(measured), "balance": measured.balance})
         return

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter
-from fairshot.cli.options import Data, Device, HeldOut, Novel, Root, study_options
+from fairshot.cli.options import Data, Device, HeldOut, Novel, Root, given, study_options
 from fairshot.cli.suggestions import command_on_base
 
 if TYPE_CHECKING:
@@ -29,13 +29,18 @@ def tradeoff_command(
     ] = None,
     novel: Novel = None,
     held_out: HeldOut = None,
-    draws: Annotated[int, typer.Option(min=1, help="Draws of sessions, shots and test images.")] = 10,
+    draws: Annotated[
+        int | None,
+        typer.Option(min=1, help="Draws of sessions, shots and test images; ten if not given."),
+    ] = None,
     splits: Annotated[
-        int,
+        int | None,
         typer.Option(
-            min=1, help="Splits into base and pseudo-novel classes, one training each; their mean decides."
+            min=1,
+            help="Splits into base and pseudo-novel classes, one training each; their mean decides. One if "
+            "not given.",
         ),
-    ] = 1,
+    ] = None,
     device: Device = "auto",
     data: Data = None,
     root: Root = None,
@@ -56,7 +61,8 @@ def tradeoff_command(
 
     folder = pseudo or run / PSEUDO_NOVEL
     options = study_options(ConsoleReporter("tradeoff", folder / LOG), device, data, root)
-    found = choose_gate(run, folder, novel, held_out, draws, splits, options)
+    asked = given(draws=draws, splits=splits)
+    found = choose_gate(run, folder, novel, held_out, options=options, **asked)
     CONSOLE.print(_table(found))
     page = f"all {len(found.points)} points: {run / TRADEOFF_PAGE}"
     CONSOLE.print(page, highlight=False, soft_wrap=True)

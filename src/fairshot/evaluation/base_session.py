@@ -63,7 +63,9 @@ def load_model(path: Path, restore: Callable[[dict[str, Tensor]], Restored]) -> 
     tensors = read_tensors(path)
     try:
         return restore(tensors)
-    except (KeyError, RuntimeError, ValueError, IndexError) as problem:
+    except UserError:
+        raise
+    except (LookupError, TypeError, ValueError, RuntimeError) as problem:
         reason = str(problem).partition("\n")[0]
         raise FileRefused(path, f"it does not fit the recipe of its run: {reason}") from None
 

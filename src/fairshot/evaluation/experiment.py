@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 OWN_PICTURES = "folder"  # the benchmark name of recipes for own pictures
-SLOW_ON_CPU = 5e9  # weights of a backbone times pixels of an image: ResNet-18 from 22 pixels a side on
+SLOW_ON_CPU = 5e9  # weights of a backbone times pixels of an image: ResNet-18 from 22 pixels per side on
 
 
 @dataclass(frozen=True)
@@ -227,6 +227,7 @@ def _result(
         transductive=method.transductive,
         seconds=seconds,
         environment=Environment.current(describe_device(options.fabric)),
+        base=None if options.base is None else str(options.base),
         pictures=Split.read(options.out).pictures if had_own_pictures(options.out) else "",
         training_sha256=hashlib.sha256(curve).hexdigest(),
     )

@@ -84,6 +84,12 @@ class Metrics:
         return _mean([session.harmonic_mean for session in self.sessions[1:]])
 
     @property
+    def both(self) -> float | None:
+        """The mean of overall accuracy and harmonic mean, both averaged over sessions."""
+        harmonic_mean = self.harmonic_mean_avg
+        return None if harmonic_mean is None else (self.overall_avg + harmonic_mean) / 2
+
+    @property
     def base_inc(self) -> float | None:
         """Base/Inc: a ratio of averages; 1 is balance between base and incremental classes."""
         return _ratio(self.base_avg, self.inc_avg)

@@ -63,6 +63,7 @@ class Result(BaseModel):
     transductive: bool  # whether unlabelled test images moved the classifiers (Calibration)
     seconds: dict[str, float]
     environment: Environment
+    base: str | None = None  # the run whose base session was loaded, if one was
     pictures: str = ""  # of own pictures: a digest that tells them from others in a folder of the same name
     training_sha256: str = ""  # of training.csv
 

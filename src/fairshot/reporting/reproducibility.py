@@ -23,7 +23,7 @@ OVERVIEW = (
     *("novel", "novel, published"),
 )
 INTRODUCTION = """
-Written by `{command}` from the runs of that folder. Overall accuracy in percent: of session 0,
+Written{by} from the runs of that folder. Overall accuracy in percent: of session 0,
 averaged over all sessions, and of the last one; novel: that of novel classes (Inc), averaged over the
 sessions; mean ± standard deviation where there are several seeds. Always the last epoch. The verdict compares
 the overall averages, with the method's own publication where we know its figures and else with the row that
@@ -43,7 +43,7 @@ def write_reproducibility(folder: Path, out: Path | None = None, command: str = 
     all_groups = group_results(list(runs.values()))
     names = {name for group in all_groups for name in (group.label, group.results[0].method)}
     reasons = read_reasons(folder, names)
-    parts = ["# Reproducibility", INTRODUCTION.format(command=command or "fairshot reproducibility").strip()]
+    parts = ["# Reproducibility", INTRODUCTION.format(by=f" by `{command}`" if command else "").strip()]
     for benchmark, groups in by_benchmark(all_groups).items():
         verdicts = [judge(group.results) for group in groups]
         rows = [_overview_row(group, verdict) for group, verdict in zip(groups, verdicts, strict=True)]

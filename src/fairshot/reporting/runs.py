@@ -6,10 +6,8 @@ import csv
 import hashlib
 import io
 import json
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -75,15 +73,10 @@ class Run:
 
     @property
     def base_session_of(self) -> str:
-        """Whose base session the run loaded, as its command names it; nothing if it trained its own."""
+        """The run whose base session was loaded; nothing if this one trained its own."""
         if self.trained or self.result is None:
             return ""
-        try:
-            words = shlex.split(self.result.command)
-        except ValueError:  # somebody wrote it by hand
-            words = self.result.command.split()
-        words = [part for word in words for part in word.split("=", 1)]
-        return next((after for word, after in pairwise(words) if word == "--base"), "another run")
+        return self.result.base or "another run"  # a result of an earlier version does not say which
 
     @property
     def name(self) -> str:

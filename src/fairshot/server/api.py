@@ -27,6 +27,7 @@ from fairshot.teaching.balance import balance
 
 MOST_EVENTS = 1000
 MOST_THUMBNAILS = 20
+LONGEST_NAME = 200  # of a file, in messages
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorResponse, "description": "The request cannot be read."},
     401: {"model": ErrorResponse, "description": "A token is needed."},
@@ -84,7 +85,7 @@ def _add_predicting(api: APIRouter, service: Service) -> None:
         images: Files, top: Annotated[int, Query(ge=1, le=MOST_CANDIDATES)] = 5
     ) -> list[PredictionResponse]:
         """Say what images show."""
-        predictions = await service.predict(await _contents(images), top)
+        predictions = await service.predict(_uploads(images), top)
         return [PredictionResponse.of(prediction) for prediction in predictions]
 
     @api.get("/balance")
@@ -101,7 +102,7 @@ def _add_changing(api: APIRouter, service: Service) -> None:
         name: Annotated[str, Form()], photos: Files, dry_run: Annotated[bool, Form()] = False
     ) -> TeachResponse:
         """Teach a class from a few photos, or more photos of it; with `dry_run` only tell what it does."""
-        report = await service.teach(name, await _contents(photos), dry_run)
+        report = await service.teach(name, _uploads(photos), dry_run)
         return await service.read(lambda: TeachResponse.of(report, store.image_thumbnails))
 
     @api.post("/forget", status_code=204)
@@ -125,12 +126,12 @@ def _add_changing(api: APIRouter, service: Service) -> None:
         return EventResponse.of(await service.compute(store.undo))
 
 
-async def _contents(files: list[UploadFile]) -> list[Upload]:
-    """Read uploaded files. Their names are used in messages only; names that are paths are still refused."""
+def _uploads(files: list[UploadFile]) -> list[Upload]:
+    """Name uploaded files. Names are used in messages only; names that are paths are still refused."""
     for file in files:
         if ".." in re.split(r"[/\\]", file.filename or "") or (file.filename or "").startswith("/"):
             raise Refused(422, "the name of an uploaded file is a path to elsewhere")
     return [
-        Upload(file.filename or f"image {number}", await file.read())
+        Upload((file.filename or f"image {number}")[:LONGEST_NAME], file)
         for number, file in enumerate(files, start=1)
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import metadata
+from pathlib import Path
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -14,7 +15,7 @@ from starlette.exceptions import HTTPException
 
 from fairshot.errors import UserError
 from fairshot.server.api import build_api
-from fairshot.server.errors import Refused
+from fairshot.server.errors import Refused, status_of
 from fairshot.server.guard import Guard, refusal
 from fairshot.server.limits import Limits
 from fairshot.server.page import add_login, add_page
@@ -42,19 +43,23 @@ def build_app(store: Store, token: str | None = None, limits: Limits | None = No
     )
     app.include_router(build_api(service))
     patch_fastapi(app, redirect_from_root_to_docs=False)
-    _explain_errors(app)
+    _explain_errors(app, store.folder)
     add_page(app, store)
     if token is not None:
         add_login(app, token)
     return Guard(app, service.limits, service.metrics, token)
 
 
-def _explain_errors(app: FastAPI) -> None:
-    """Turn every error into one sentence under `detail`."""
+def _explain_errors(app: FastAPI, folder: Path) -> None:
+    """Turn every error into one sentence under `detail`, which does not say where the store lies."""
+    paths = sorted({str(folder), str(folder.resolve())}, key=len, reverse=True)
 
     @app.exception_handler(UserError)
     async def unusable(_: Request, error: UserError) -> JSONResponse:
-        return refusal(422, str(error))
+        reason = str(error)
+        for path in paths:
+            reason = reason.replace(path, folder.resolve().name)
+        return refusal(status_of(error), reason)
 
     @app.exception_handler(Refused)
     async def refused(_: Request, error: Refused) -> JSONResponse:

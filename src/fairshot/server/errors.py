@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairshot.errors import UserError
+from fairshot.errors import CannotWrite, UserError
 
 
 class Refused(Exception):
@@ -12,6 +12,13 @@ class Refused(Exception):
         super().__init__(reason)
         self.status = status
         self.reason = reason
+
+
+def status_of(error: UserError) -> int:
+    """Return the status that a client is answered with: what it asked cannot be done, or not written here."""
+    if isinstance(error, CannotWrite):
+        return 507 if error.disk_full else 503
+    return 422
 
 
 class AddressUnavailable(UserError):

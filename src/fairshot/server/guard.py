@@ -24,6 +24,7 @@ from fairshot.server.metrics import Metrics
 
 COOKIE = "fairshot_token"
 HEALTH, LOGIN, STATIC, DOCS = "/api/health", "/login", "/static", "/docs"
+UPLOADS = ("/api/predict", "/api/teach")
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 CONTENT_SECURITY_POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; object-src 'none'; "
@@ -56,6 +57,12 @@ def refusal(status: int, reason: str, headers: Mapping[str, str] | None = None) 
     """Return the response to a request that is not served."""
     extra = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(status, {})
     return JSONResponse({"detail": reason}, status, {**extra, **(headers or {})})
+
+
+def announced_bytes(headers: Headers) -> int | None:
+    """Return the size of a body as its head announces it."""
+    given = headers.get("content-length", "")
+    return int(given[:20]) if given.isascii() and given.isdigit() else None
 
 
 class Guard:
@@ -99,8 +106,7 @@ class Guard:
         foreign = "origin" in headers and _address(headers["origin"]).netloc != host
         if foreign and scope["method"] not in SAFE_METHODS:
             return refusal(403, "requests of other web sites are not served", close)
-        announced = headers.get("content-length", "0")
-        if announced.isascii() and announced.isdigit() and int(announced) > most_bytes:
+        if (announced_bytes(headers) or 0) > most_bytes:
             return refusal(413, f"more than {most_bytes:,} bytes in one request", close)
         return None
 
@@ -117,12 +123,21 @@ class BoundedRequest:
 
     def __init__(self, guard: Guard, scope: Scope, receive: Receive, send: Send) -> None:
         self._guard, self._scope, self._receive, self._send = guard, scope, receive, send
-        limits = guard.limits
-        self.most_bytes = limits.login_bytes if scope["path"] == LOGIN else limits.request_bytes
+        limits, headers = guard.limits, Headers(scope=scope)
+        login = scope["path"] == LOGIN
+        files = headers.get("content-type", "").lower().startswith("multipart/form-data")
+        self.most_bytes = limits.request_bytes if files and scope["path"] in UPLOADS else limits.text_bytes
+        if login:
+            self.most_bytes = limits.login_bytes
+        # Part of the room is kept for small requests, so that large ones do not shut out all others.
+        announced = announced_bytes(headers)
+        small = announced is not None and announced <= limits.small_request_bytes
+        self._most_arriving = limits.arriving_bytes if small else limits.arriving_bytes * 3 // 4
         self.received = 0
         self.status = 0
         self._complete = False
-        self._deadline = time.monotonic() + limits.body_seconds
+        self._seconds = limits.header_seconds if login else limits.body_seconds
+        self._deadline = time.monotonic() + self._seconds
         self._refusal: Response | None = None
 
     async def run(self, app: ASGIApp) -> None:
@@ -138,18 +153,17 @@ class BoundedRequest:
         """Receive a part of the body; refuse a request that is too slow or too large."""
         if self._complete:
             return await self._receive()
-        limits = self._guard.limits
         try:
             async with asyncio.timeout(max(self._deadline - time.monotonic(), 0)):
                 message = await self._receive()
         except TimeoutError:
-            return self._refuse(408, f"the request took longer than {limits.body_seconds:.0f} s to arrive")
+            return self._refuse(408, f"the request took longer than {self._seconds:.0f} s to arrive")
         size = len(message.get("body", b""))
         self.received += size
         self._guard.arriving_bytes += size
         if self.received > self.most_bytes:
             return self._refuse(413, f"more than {self.most_bytes:,} bytes in one request")
-        if self._guard.arriving_bytes > limits.arriving_bytes:
+        if self._guard.arriving_bytes > self._most_arriving:
             return self._refuse(503, "too many photos arrive at once; send them again in a second")
         self._complete = message["type"] == "http.disconnect" or not message.get("more_body", False)
         return message

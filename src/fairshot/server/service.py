@@ -1,21 +1,25 @@
 """Service: a store used by many clients at once, without ever blocking the event loop.
 
-One thread computes, so that predictions and teachings take turns photo by photo; others decode images, where
-hostile files can take long; and others read the database, which must wait for neither.
+One thread computes, so that predictions and teachings take turns photo by photo; other processes decode
+images, where hostile files can take long; and other threads read the database, which must wait for neither.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from fairshot.benchmarks.images import decode_image
+from starlette.datastructures import UploadFile
+
 from fairshot.benchmarks.pictures import Bytes, Pictures
 from fairshot.server.batching import Batcher
+from fairshot.server.decoding import Decoders
 from fairshot.server.errors import Refused
 from fairshot.server.limits import Limits
 from fairshot.server.metrics import Metrics
@@ -32,7 +36,7 @@ class Upload(NamedTuple):
     """An image file that a client sent, and its name in messages."""
 
     name: str
-    content: bytes
+    file: UploadFile  # read when its turn has come: many may be waiting
 
 
 class Service:
@@ -43,46 +47,77 @@ class Service:
         self.limits = limits
         self.metrics = Metrics(lambda: len(store.snapshot().rows))
         self._computing = ThreadPoolExecutor(1, "computing")
-        self._decoding = ThreadPoolExecutor(2, "decoding")
         self._reading = ThreadPoolExecutor(2, "reading")
+        preparation = store.network.preparation
+        self._decoders = Decoders(preparation, limits)
+        self._pictures = asyncio.Semaphore(max(limits.decoded_bytes // preparation.most_bytes, 1))
+        self._pictures_per_request = max(limits.request_decoded_bytes // preparation.most_bytes, 1)
         self._batcher = Batcher(self._predict, limits.batch, limits.waiting)
 
     async def close(self) -> None:
-        """Stop the threads; the store stays open."""
+        """Stop processes and threads; the store stays open."""
         await self._batcher.close()
-        for threads in (self._computing, self._decoding, self._reading):
+        await self._decoders.close()
+        for threads in (self._computing, self._reading):
             threads.shutdown(cancel_futures=True)
 
     async def predict(self, files: Sequence[Upload], top: int) -> list[Prediction]:
         """Answer for image files."""
-        pictures = await self.decode(files)
-        predictions = await asyncio.gather(*map(self._batcher.submit, pictures))
+        ranks = itertools.count()
+        predictions = await self._each_picture(
+            files, lambda picture: self._batcher.submit(picture, next(ranks)), self._pictures_per_request
+        )
         return [replace(each, top=each.top[:top]) for each in predictions]
 
     async def teach(self, name: str, files: Sequence[Upload], dry_run: bool = False) -> TeachReport:
         """Teach a class from image files."""
         name = checked_name(name)
-        photos: list[Photo] = []
-        for picture in await self.decode(files):  # one at a time: predictions come in between
-            photos += await self.compute(partial(self.store.embed, Pictures.from_list([picture])))
+        embedded = await self._each_picture(files, self._embed, 1)  # predictions come in between
+        photos = [photo for each in embedded for photo in each]
         report = await self.compute(lambda: self.store.teach(name, photos, dry_run))
         self.metrics.teachings.inc(not dry_run and report.photos > 0)
         return report
 
-    async def decode(self, files: Sequence[Upload]) -> list[Bytes]:
-        """Decode image files as the embedder needs them, or refuse them."""
+    async def _each_picture(
+        self, files: Sequence[Upload], use: Callable[[Bytes], Coroutine[Any, Any, T]], at_once: int
+    ) -> list[T]:
+        """Decode image files one after the other; meanwhile, use those that are decoded, a few at once."""
+        self._check_files(files)
+        kept = asyncio.Semaphore(at_once)
+        tasks: list[asyncio.Task[T]] = []
+        try:
+            async with asyncio.TaskGroup() as group:
+                for name, file in files:
+                    with ExitStack() as while_kept:
+                        await kept.acquire()
+                        while_kept.callback(kept.release)
+                        make_room = partial(self._make_room, while_kept)
+                        picture = await self._decoders.decode(await file.read(), name, make_room)
+                        tasks.append(group.create_task(use(picture)))
+                        tasks[-1].add_done_callback(partial(_close, while_kept.pop_all()))
+                    del picture  # otherwise it stays until the next one is decoded
+        except ExceptionGroup as problems:  # the first one ended the others
+            raise problems.exceptions[0] from None
+        return [task.result() for task in tasks]
+
+    def _check_files(self, files: Sequence[Upload]) -> None:
         if not files:
             raise Refused(422, "no image was given")
         if len(files) > self.limits.files:
             raise Refused(413, f"{len(files)} images in one request; at most {self.limits.files} are allowed")
-        for name, content in files:
-            if len(content) > self.limits.file_bytes:
+        for name, file in files:
+            if (file.size or 0) > self.limits.file_bytes:
                 megabytes = self.limits.file_bytes // 2**20
-                raise Refused(413, f"{name} has {len(content):,} bytes; at most {megabytes} MB are allowed")
-        loop = asyncio.get_running_loop()
-        return [
-            await loop.run_in_executor(self._decoding, self._decode, content, name) for name, content in files
-        ]
+                raise Refused(413, f"{name} has {file.size:,} bytes; at most {megabytes} MB are allowed")
+
+    async def _make_room(self, while_kept: ExitStack) -> None:
+        """Wait until another decoded picture may be in memory, and count it until a stack is closed."""
+        try:
+            async with asyncio.timeout(self.limits.decoding_wait):
+                await self._pictures.acquire()
+        except TimeoutError:
+            raise Refused(503, "too many images are waiting for an answer; ask again in a second") from None
+        while_kept.callback(self._pictures.release)
 
     async def compute(self, action: Callable[[], T]) -> T:
         """Run something on the computing thread."""
@@ -92,14 +127,8 @@ class Service:
         """Run something short that only reads the database."""
         return await asyncio.get_running_loop().run_in_executor(self._reading, action)
 
-    def _decode(self, content: bytes, name: str) -> Bytes:
-        preparation, limits = self.store.network.preparation, self.limits
-        image = decode_image(content, name, preparation.channels, limits.pixels)
-        height, width = image.shape[:2]
-        if max(height, width) > min(limits.side, limits.aspect * min(height, width)):
-            bounds = f"{limits.side:,} pixels a side and {limits.aspect} times as long as wide"
-            raise Refused(422, f"{name}: {width} x {height} pixels; at most {bounds} are allowed")
-        return preparation.picture(image)
+    async def _embed(self, picture: Bytes) -> list[Photo]:
+        return await self.compute(partial(self.store.embed, Pictures.from_list([picture])))
 
     async def _predict(self, pictures: list[Bytes]) -> list[Prediction]:
         self.metrics.batches.observe(len(pictures))
@@ -109,3 +138,7 @@ class Service:
         self.metrics.answers.labels("unknown").inc(unknown)
         self.metrics.answers.labels("known").inc(len(predictions) - unknown)
         return predictions
+
+
+def _close(stack: ExitStack, _: object) -> None:
+    stack.close()

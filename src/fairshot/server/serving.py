@@ -1,10 +1,14 @@
-"""Run a server: its address, its token, and a protocol that does not wait for slow clients."""
+"""Run a server: its address, its token, a protocol that does not wait for slow clients, and its end."""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import os
 import secrets
 import socket
+import threading
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -18,32 +22,108 @@ from fairshot.server.limits import Limits
 from fairshot.teaching.store import Store
 
 SHORTEST_TOKEN = 16
+GRACEFUL_SECONDS = 5  # for requests under way, after a signal to stop
+SHUTDOWN_SECONDS = 9.0  # until the process has ended
 
 
 class HeaderTimeoutProtocol(H11Protocol):
-    """HTTP/1.1 that closes a connection if the head of its next request does not arrive in time."""
+    """HTTP/1.1 with bounds on open connections, and on the time clients take to send or to read.
 
-    _timer: asyncio.TimerHandle | None = None
+    A connection is closed if the head of its next request does not arrive in time, or if its client does not
+    read. When too many are open, the one that has waited for a request longest gives way to the new one.
+    """
+
+    _timer: asyncio.TimerHandle | None = None  # until the next request must have begun
+    _reading_timer: asyncio.TimerHandle | None = None  # until the client must have read something
+    given_up = False  # for a newer connection
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the time for the head of the first request."""
+        """Make room for the connection, and start the time for the head of the first request."""
         super().connection_made(transport)
+        self.waiting_since = self.loop.time()
+        open_ones = (other for other in self.connections if isinstance(other, HeaderTimeoutProtocol))
+        others = [other for other in open_ones if not other.given_up]
+        neighbours = [other for other in others if other.address == self.address]
+        if len(neighbours) > Limits.address_connections:
+            _close_longest_waiting(neighbours)
+        elif len(others) > Limits.connections:
+            _close_longest_waiting(others)
         self._expect_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the timers, which would keep the connection in memory."""
+        super().connection_lost(exc)
+        for timer in (self._timer, self._reading_timer):
+            if timer is not None:
+                timer.cancel()
 
     def on_response_complete(self) -> None:
         """Start the time for the head of the next request."""
         self._expect_request()
         super().on_response_complete()
 
+    def pause_writing(self) -> None:
+        """Start the time for the client to read, as no more fits into the buffers on the way to it."""
+        super().pause_writing()
+        self._reading_timer = self.loop.call_later(Limits.reading_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Stop the time for the client to read."""
+        super().resume_writing()
+        if self._reading_timer is not None:
+            self._reading_timer.cancel()
+
+    @property
+    def address(self) -> str:
+        """The address of the client; of IPv6 the half that belongs to one network."""
+        host = self.client[0] if self.client else ""
+        return str(ipaddress.ip_network(f"{host}/64", strict=False)) if ":" in host else host
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether no request is being received or answered: one begins when its head has arrived."""
+        return self.cycle is None or self.cycle.response_complete
+
     def _expect_request(self) -> None:
+        self.waiting_since = self.loop.time()
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self.loop.call_later(Limits.header_seconds, self._close_if_idle, self.cycle)
 
     def _close_if_idle(self, previous: object) -> None:
-        """Close if no request has begun since the previous one: one begins when its head has arrived."""
-        if self.cycle is previous and not self.transport.is_closing():
+        """Close if no request has begun since the previous one, whose response may still be on the way."""
+        if self.cycle is previous:
             self.transport.close()
+            self._timer = self.loop.call_later(Limits.reading_seconds, self.transport.abort)
+
+
+def _close_longest_waiting(connections: list[HeaderTimeoutProtocol]) -> None:
+    """Close the connection that has been waiting for a request longest: a new one, if no other waits."""
+    chosen = min((each for each in connections if each.is_waiting), key=lambda each: each.waiting_since)
+    chosen.given_up = True
+    chosen.transport.abort()
+
+
+class BoundedShutdown(uvicorn.Server):
+    """A server that ends in bounded time after a signal, whatever is being computed."""
+
+    _deadline: threading.Timer | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to shut down; what takes too long is cut off, by which a store loses nothing."""
+        if self._deadline is None:
+            self._deadline = threading.Timer(SHUTDOWN_SECONDS, os._exit, [128 + sig])
+            self._deadline.daemon = True
+            self._deadline.start()
+        super().handle_exit(sig, frame)
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until interrupted."""
+        try:
+            super().run(sockets)
+        finally:
+            if self._deadline is not None:
+                self._deadline.cancel()
 
 
 def choose_token(host: str, given: str | None) -> str | None:
@@ -79,9 +159,9 @@ def build_server(store: Store, token: str | None = None) -> uvicorn.Server:
         "log_level": "warning",
         "server_header": False,
         "timeout_keep_alive": 5,
-        "timeout_graceful_shutdown": 5,
+        "timeout_graceful_shutdown": GRACEFUL_SECONDS,
     }
-    return uvicorn.Server(uvicorn.Config(build_app(store, token), **settings))
+    return BoundedShutdown(uvicorn.Config(build_app(store, token), **settings))
 
 
 def serve(store: Store, listener: socket.socket, token: str | None) -> None:

@@ -15,8 +15,9 @@ published. Each keeps what it finds in its folder, and goes on there when it is 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fairshot.lazy import lazy_names
 
 if TYPE_CHECKING:
     from fairshot.studies.ablation import Ablation as Ablation
@@ -33,25 +34,4 @@ if TYPE_CHECKING:
     from fairshot.studies.tuning import Tuning as Tuning
     from fairshot.studies.tuning import tune as tune
 
-_MODULES = {  # of the names that can be imported from here
-    "Ablation": "ablation",
-    "ablate": "ablation",
-    "Comparison": "comparison",
-    "compare": "comparison",
-    "StudyOptions": "execute",
-    "Poisoning": "poisoning",
-    "poison": "poisoning",
-    "Verdict": "reproducibility",
-    "judge": "reproducibility",
-    "TradeOff": "tradeoff",
-    "choose_gate": "tradeoff",
-    "Tuning": "tuning",
-    "tune": "tuning",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import what is asked for when it is asked for: torch takes seconds."""
-    if name not in _MODULES:
-        raise AttributeError(f"{__name__} has no {name}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__ = lazy_names(__name__, __file__)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import yaml
 
+from fairshot.classifiers.combination import Rule
 from fairshot.evaluation.experiment import check_base_fits
 from fairshot.evaluation.result import Result
 from fairshot.recipes import load_recipe
@@ -16,7 +17,7 @@ from fairshot.studies.execute import StudyOptions, execute
 from fairshot.studies.plan import PlannedRun
 
 PARTS = ("intra", "inter", "sr", "resistance", "calibration")
-DECISIONS = ("separately", "transferable_only", "specific_only", "pre", "post", "anomaly_detection")
+DECISIONS: tuple[str, ...] = get_args(Rule)
 Table = Literal["components", "features"]
 ROWS: dict[Table, dict[str, dict[str, Any]]] = {  # of each table: the settings of the method in a row
     "components": {

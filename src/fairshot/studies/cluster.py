@@ -6,12 +6,14 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+from fairshot.benchmarks.stream import Stream
 from fairshot.documents import parse_yaml
 from fairshot.errors import TrainingStopped, UserError
 from fairshot.evaluation.run_folder import LOG
@@ -27,10 +29,13 @@ RETRIES = 3  # of a run whose machine is lost; it goes on from its checkpoint
 
 @dataclass(frozen=True)
 class Task:
-    """What a machine of the cluster needs to know of a run."""
+    """A planned run as it is sent to a machine of the cluster."""
 
     recipe: str  # as YAML: the settings of a method of one's own cannot be sent before its file is loaded
     out: Path
+    base: Path | None
+    split: Path | None
+    prepare: Callable[[Stream], Stream] | None
     options: StudyOptions
     deadline: float  # in seconds of time.time(), which machines share
     plugin_methods: list[str]
@@ -40,33 +45,63 @@ class Task:
 def run_on_ray(planned: Sequence[PlannedRun], options: StudyOptions) -> Iterator[RunStatus]:
     """Run on the Ray cluster that is reachable from here, or on this machine if none is; yield as they end.
 
+    A run that reads the base session or the split of another planned one begins when that one has ended.
     Closed early, it asks all runs to stop, which they do after a checkpoint. A fresh run is cleared once: one
     whose machine is lost goes on.
     """
     deadline, call = time.time() + 60 * options.max_minutes, uuid.uuid4().hex
-    root, photos = (None if path is None else path.resolve() for path in (options.root, options.photos))
     ray, device = _connect(), options.device
     if device == "auto":
         device = "cuda" if ray.cluster_resources().get("GPU", 0) else "cpu"
     start = ray.remote(num_cpus=1, num_gpus=int(device == "cuda"), max_retries=RETRIES)(_run_there)
+    root, photos = _absolute(options.root), _absolute(options.photos)
     sent = replace(options, device=device, root=root, photos=photos, reporter=SILENT)
-    waiting = {}
+    left = list(planned)
+    running: dict[Any, PlannedRun] = {}  # by Ray's reference
     try:
-        for each in planned:
-            task = Task(each.recipe.as_yaml(), each.out.resolve(), sent, deadline, plugin_sources(), call)
-            waiting[start.remote(task)] = each
         with _LogView(options.reporter) as view:
-            while waiting:
-                done, _ = ray.wait(list(waiting), timeout=1.0)
+            while left or running:
+                for each in _ready(left, running.values()):
+                    left.remove(each)
+                    running[start.remote(_task(each, sent, deadline, call))] = each
+                done, _ = ray.wait(list(running), timeout=1.0)
                 for reference in done:
-                    ended = waiting.pop(reference)
+                    ended = running.pop(reference)
                     view.hide(ended)
                     yield _status(ray, reference, ended)
-                view.refresh(waiting.values())
+                view.refresh(running.values())
     finally:
-        for reference in waiting:
+        for reference in running:
             ray.cancel(reference)
         ray.shutdown()
+
+
+def _ready(left: Sequence[PlannedRun], running: Iterable[PlannedRun]) -> list[PlannedRun]:
+    """Return the runs that read nothing of a run that is under way or planned before them."""
+    unfinished, ready = {each.out for each in running}, []
+    for each in left:
+        if unfinished.isdisjoint({each.base, each.split}):
+            ready.append(each)
+        unfinished.add(each.out)
+    return ready
+
+
+def _task(planned: PlannedRun, options: StudyOptions, deadline: float, call: str) -> Task:
+    return Task(
+        planned.recipe.as_yaml(),
+        planned.out.resolve(),
+        _absolute(planned.base),
+        _absolute(planned.split),
+        planned.prepare,
+        options,
+        deadline,
+        plugin_sources(),
+        call,
+    )
+
+
+def _absolute(path: Path | None) -> Path | None:
+    return None if path is None else path.resolve()
 
 
 def _connect() -> ModuleType:
@@ -102,7 +137,8 @@ def _run_there(task: Task) -> UserError | TrainingStopped | None:
     if minutes <= 0:
         return TrainingStopped("the time was up before it began")
     options = replace(task.options, max_minutes=minutes, reporter=LogReporter(task.out / LOG))
-    planned = PlannedRun(check_recipe(parse_yaml(task.recipe)), task.out)
+    recipe = check_recipe(parse_yaml(task.recipe))
+    planned = PlannedRun(recipe, task.out, base=task.base, split=task.split, prepare=task.prepare)
     return run_planned(planned, options, choose_hardware(options.device), task.call).problem
 
 

@@ -26,12 +26,12 @@ class Comparison:
         return {each.out: Result.read(each.out) for each in self.planned if each.finished}
 
     def check(self) -> None:
-        """Raise what kept runs from ending, once what has ended is shown; refusals were told as they came."""
+        """Raise what kept runs from ending, once what has ended is shown; refusals were reported before."""
         refused = [status.planned.title for status in self.ended if isinstance(status.problem, UserError)]
         stopped = [f"{status.planned.title}: {status.problem}" for status in self.ended if status.unfinished]
         if refused:
-            told = f"not among the results, for the reasons above: {', '.join(refused)}"
-            raise UserError("\n".join([told, *stopped]))
+            missing = f"not among the results, for the reasons above: {', '.join(refused)}"
+            raise UserError("\n".join([missing, *stopped]))
         if stopped:
             raise TrainingStopped("\n".join(stopped))
 

@@ -55,8 +55,7 @@ class RunStatus:
 def execute(planned: Sequence[PlannedRun], options: StudyOptions) -> Iterator[RunStatus]:
     """Run what is planned, and yield each run as it ends; finished ones are not repeated.
 
-    Of own pictures a run itself finds out whether they are still the same. What runs on Ray must not take
-    its base session from another planned run: they run at the same time.
+    Of own pictures a run itself finds out whether they are still the same.
     """
     kept = not options.fresh and options.photos is None
     done = [each for each in planned if kept and each.finished]

@@ -63,9 +63,8 @@ class CurvePoint(BaseModel):
     @classmethod
     def average(cls, gate: Gate, found: Sequence[Metrics | CurvePoint]) -> CurvePoint:
         """Average what a gate gives over streams, or over splits."""
-        means = {name: fmean(getattr(one, name) for one in found) for name in METRICS[:-1]}
-        both = (means["overall_avg"] + means["harmonic_mean_avg"]) / 2
-        return cls(rule=gate.family, setting=gate.position, method=gate.settings(), both=both, **means)
+        means = {name: fmean(getattr(one, name) for one in found) for name in METRICS}
+        return cls(rule=gate.family, setting=gate.position, method=gate.settings(), **means)
 
     @property
     def gate(self) -> Gate:
@@ -241,8 +240,9 @@ def _gate_of_run(recipe: Recipe) -> Gate | None:
     """Return Resistance as the run has it, or None if the run decides by another rule."""
     settings = recipe.method
     assert isinstance(settings, SSSSettings)
-    gamma = settings.gamma if settings.resistance else 0.0
-    return None if settings.has_gate else Gate("plain", 0.0, gamma=gamma)
+    if settings.has_gate or settings.calibration or settings.decision != "separately":
+        return None
+    return Gate("plain", 0.0, gamma=settings.gamma if settings.resistance else 0.0)
 
 
 def _tradeoff(

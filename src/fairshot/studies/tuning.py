@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from fairshot.benchmarks.stream import Stream
-from fairshot.documents import load_json, read_model, write_json
+from fairshot.documents import load_json, write_json
 from fairshot.errors import FolderOccupied, FolderUnusable, UserError
 from fairshot.evaluation.experiment import RunOptions, load_pictures
 from fairshot.evaluation.result import Result
@@ -48,6 +48,7 @@ class Trial(BaseModel):
     changes: dict[str, Any]
     overall_avg: float
     harmonic_mean_avg: float
+    both: float  # mean of the two
     inc_avg: float
     last: float
     base_avg: float
@@ -65,11 +66,6 @@ class Trial(BaseModel):
         return cls(
             changes=dict(changes), novel_only=sum(novel_only) / len(novel_only), seconds=seconds, **found
         )
-
-    @property
-    def both(self) -> float:
-        """The mean of overall accuracy and harmonic mean."""
-        return (self.overall_avg + self.harmonic_mean_avg) / 2
 
     def __str__(self) -> str:
         changes = "  ".join(f"{key}={value}" for key, value in self.changes.items())
@@ -95,12 +91,6 @@ class Tuning:
     trials: list[Trial]
     best: Trial
     recipe: Recipe  # with the changes of the best trial
-
-
-def read_trials(folder: Path) -> list[Trial]:
-    """Read the trials that a search has left, also an interrupted one."""
-    path = folder / TRIALS
-    return read_model(path, Trials, "a list of trials").trials if path.is_file() else []
 
 
 def tune(
@@ -211,7 +201,8 @@ def _run_trials(
         run, base = status.planned.out, status.planned.base
         seconds = Result.read(base or run).seconds["base session"]
         trials[run] = Trial.of(changes_of[run], Result.read(run), seconds)
-        write_json(out / TRIALS, Trials(trials=list(trials.values())).model_dump_json())
+        ended = [trials[each.out] for each in planned if each.out in trials]
+        write_json(out / TRIALS, json.dumps({"trials": [trial.model_dump() for trial in ended]}))
         options.reporter.say(str(trials[run]))
         for name in (FEATURES,) if base is None else (FEATURES, MODEL):
             (run / name).unlink(missing_ok=True)  # large, and no other trial reads them

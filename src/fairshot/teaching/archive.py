@@ -2,37 +2,53 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import sqlite3
-import tempfile
+import struct
 import zipfile
 import zlib
+from contextlib import closing
 from pathlib import Path
+from typing import IO
 
-from fairshot.errors import UserError
+from fairshot.errors import CannotWrite, UserError
 from fairshot.teaching.base_classifier import CLASSIFIER, read_classifier
 from fairshot.teaching.checking import check_values
 from fairshot.teaching.creation import clear_derived
-from fairshot.teaching.database import DATABASE, connect, transaction
+from fairshot.teaching.database import (
+    DATABASE,
+    TABLES,
+    columns,
+    connect,
+    create,
+    database_errors,
+    open_checked,
+    transaction,
+)
 from fairshot.teaching.derived import Layout, derive
-from fairshot.teaching.folders import new_folder
+from fairshot.teaching.errors import ArchiveRefused
+from fairshot.teaching.folders import new_folder, temporary_beside
 from fairshot.teaching.network import EMBEDDER, Network
 from fairshot.teaching.store import Store
 
 MEMBERS = (EMBEDDER, CLASSIFIER, DATABASE)
-BYTES_LIMIT = 64 * 2**30  # of one member, unpacked
+# Weights, features and small images hardly shrink: a store unpacks to a few times the size of its archive.
+MOST_TIMES, MOST_BEYOND = 20, 16 * 2**20
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+NO_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, struct.error)
+FOREIGN = "foreign.sqlite"  # the database of an archive, which is read once and not kept
 
 
 def export_archive(folder: str | Path, archive: str | Path) -> None:
     """Write a store, as it is at this moment, into one zip file."""
     folder, archive = Path(folder), Path(archive)
-    Store(folder).close()  # refuses a folder that is no store
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=archive.parent) as temporary:
-        database, partial = Path(temporary) / DATABASE, Path(temporary) / "archive.zip"
-        connection = connect(folder / DATABASE)
-        connection.execute("VACUUM INTO ?", (str(database),))
-        connection.close()
+    Store(folder).close()  # refuses a folder that is no store, and one that is damaged
+    with temporary_beside(archive) as temporary:
+        database, partial = temporary / DATABASE, temporary / "archive.zip"
+        with closing(connect(folder / DATABASE)) as connection, database_errors(archive):
+            connection.execute("VACUUM INTO ?", (str(database),))
         with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as packed:
             for name in (EMBEDDER, CLASSIFIER):
                 packed.write(folder / name, name)
@@ -42,49 +58,84 @@ def export_archive(folder: str | Path, archive: str | Path) -> None:
 
 def import_archive(archive: str | Path, folder: str | Path) -> None:
     """Unpack a store; nothing of an archive that is refused stays on disk."""
-    try:
-        with new_folder(Path(folder)) as temporary:
-            _unpack(Path(archive), temporary)
-            _check(temporary)
-    except (OSError, RuntimeError, zipfile.BadZipFile, zlib.error, sqlite3.Error) as problem:
-        raise UserError(f"{archive} cannot be imported: {problem}") from problem
+    archive, folder = Path(archive), Path(folder)
+    with new_folder(folder) as temporary:
+        try:
+            _unpack(archive, temporary)
+            _rebuild(temporary)
+        except CannotWrite as problem:
+            raise CannotWrite(folder, problem.reason, problem.disk_full) from problem
+        except (UserError, RuntimeError, sqlite3.Error) as problem:
+            raise ArchiveRefused(archive, str(problem).replace(f"{temporary}{os.sep}", "")) from problem
 
 
 def _unpack(archive: Path, target: Path) -> None:
-    """Unpack the files a store consists of; an archive with anything else is refused."""
-    with zipfile.ZipFile(archive) as packed:
-        names = sorted(packed.namelist())
-        if names != sorted(MEMBERS):
-            raise UserError(
-                f"{archive} is refused: a store consists of {', '.join(MEMBERS)}, "
-                f"but the archive holds {', '.join(map(repr, names[:5]))}"
-            )
-        for name in MEMBERS:
-            left = BYTES_LIMIT
-            with packed.open(name) as source, (target / name).open("xb") as file:
-                while block := source.read(2**20):
-                    left -= len(block)
-                    if left < 0:
-                        raise UserError(f"{archive} is refused: {name} is larger than {BYTES_LIMIT:,} bytes")
-                    file.write(block)
-
-
-def _check(folder: Path) -> None:
-    """Refuse recorded values that make no sense, and derive all others here."""
-    connection = connect(folder / DATABASE)
+    """Unpack the files a store consists of."""
     try:
-        for pragma in ("integrity_check", "foreign_key_check"):
-            problems = [row[0] for row in connection.execute(f"PRAGMA {pragma}") if row[0] != "ok"]
-            if problems:
-                raise UserError(f"the database of the store is damaged: {problems[0]}")
-        network = Network.read(folder / EMBEDDER)
-        base = read_classifier(folder / CLASSIFIER, network)
-        layout = Layout.of(network, base)
+        with _reading(archive) as file, zipfile.ZipFile(file) as packed:
+            _check_members(packed, archive.stat().st_size)
+            for name in MEMBERS:
+                path = target / (FOREIGN if name == DATABASE else name)
+                with packed.open(name) as source, path.open("xb") as copy:
+                    shutil.copyfileobj(source, copy, 2**20)
+    except UserError:
+        raise
+    except NO_ZIP as problem:
+        raise UserError(f"{problem}") from problem
+    except OSError as problem:
+        if problem.errno == errno.EINVAL:  # a place before the beginning of the archive
+            raise UserError("it is damaged") from problem
+        raise
+
+
+def _check_members(packed: zipfile.ZipFile, size: int) -> None:
+    """Refuse an archive with anything else than the files of a store, or one that unpacks to far more."""
+    names = sorted(packed.namelist())
+    if names != sorted(MEMBERS):
+        raise UserError(
+            f"a store consists of {', '.join(MEMBERS)}, "
+            f"but the archive holds {', '.join(map(repr, names[:5]))}"
+        )
+    if any(member.compress_type not in COMPRESSIONS for member in packed.infolist()):
+        raise UserError("it is compressed in another way than a store")
+    unpacked, most = sum(member.file_size for member in packed.infolist()), MOST_BEYOND + MOST_TIMES * size
+    if unpacked > most:
+        raise UserError(f"it would unpack to {unpacked:,} bytes; a store of its size has at most {most:,}")
+
+
+def _reading(archive: Path) -> IO[bytes]:
+    """Open an archive; that it cannot be read is not to be taken for a folder that cannot be written."""
+    try:
+        return archive.open("rb")
+    except OSError as problem:
+        raise UserError(problem.strerror or str(problem)) from problem
+
+
+def _rebuild(folder: Path) -> None:
+    """Make a database of our own from the recorded values of a foreign one, and derive all others here."""
+    network = Network.read(folder / EMBEDDER)
+    base = read_classifier(folder / CLASSIFIER, network)
+    layout = Layout.of(network, base)
+    with closing(create(folder / DATABASE)) as connection:
+        with (
+            closing(open_checked(folder / FOREIGN, "mode=ro&immutable=1")) as foreign,
+            transaction(connection),
+        ):
+            _copy(foreign, connection)
         check_values(connection, base, layout)
         with transaction(connection):
             clear_derived(connection, base)
             derive(connection, {row[0] for row in connection.execute("SELECT id FROM classes")}, base, layout)
-        connection.execute("PRAGMA journal_mode = WAL")
-    finally:
-        connection.close()
+    (folder / FOREIGN).unlink()
     Store(folder).close()
+
+
+def _copy(foreign: sqlite3.Connection, connection: sqlite3.Connection) -> None:
+    """Copy the rows of all tables of recorded values; what does not fit our schema is an error."""
+    connection.execute("PRAGMA defer_foreign_keys = ON")  # an event names the later one that undid it
+    for table in TABLES:
+        names = columns()[table]
+        marks = ", ".join("?" for _ in names.split(","))
+        rows = foreign.execute(f"SELECT {names} FROM {table} NOT INDEXED")  # noqa: S608 - our names
+        insert = f"INSERT INTO {table} ({names}) VALUES ({marks})"  # noqa: S608 - our names
+        connection.executemany(insert, rows)

@@ -21,16 +21,6 @@ class Balance:
     taught_images: int
     taught_right: int
 
-    @property
-    def base_share(self) -> float | None:
-        """Share of base images answered right."""
-        return self.base_right / self.base_images if self.base_images else None
-
-    @property
-    def taught_share(self) -> float | None:
-        """Share of taught photos answered right."""
-        return self.taught_right / self.taught_images if self.taught_images else None
-
 
 def balance(store: Store) -> Balance:
     """Answer for the images a store keeps."""

@@ -34,6 +34,7 @@ Name = Annotated[str, AfterValidator(_is_spelt_so)]
 Text = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]  # nothing that controls a terminal
 Count = Annotated[int, Field(ge=1, lt=2**40)]
 LARGEST = 1e12  # of a feature, so that sums of squares stay numbers
+MOST_THUMBNAIL_BYTES = 64 * 2**10
 
 EVENTS = {  # the details of each kind of event
     "new": TypeAdapter(dict[str, Text | int]),
@@ -58,6 +59,7 @@ def check_values(connection: sqlite3.Connection, base: DualClassifier, layout: L
         _check_classifier(base)
         _check_recorded(connection, base)
         _check_features(connection, layout)
+        _check_thumbnails(connection)
         _check_settings(connection)
         _check_events(connection)
         _check_changes(connection)
@@ -95,6 +97,12 @@ def _check_features(connection: sqlite3.Connection, layout: Layout) -> None:
                 raise ValueError(f"features of another size than the embedder's in {table}")
             if blob is not None and not (np.abs(np.frombuffer(blob, "<f4")) < LARGEST).all():
                 raise ValueError(f"features that no embedder gives in {table}")
+
+
+def _check_thumbnails(connection: sqlite3.Connection) -> None:
+    largest = connection.execute("SELECT max(length(thumbnail)) FROM images").fetchone()[0] or 0
+    if largest > MOST_THUMBNAIL_BYTES:
+        raise ValueError(f"a small image of {largest:,} bytes")
 
 
 def _check_settings(connection: sqlite3.Connection) -> None:

@@ -152,7 +152,9 @@ class Confidence(BaseModel):
 
     def write(self, connection: sqlite3.Connection) -> None:
         """Write it, without an event."""
-        connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (SETTING, self.model_dump_json()))
+        connection.execute(
+            "INSERT OR REPLACE INTO settings (key, value) VALUES (?, ?)", (SETTING, self.model_dump_json())
+        )
 
 
 def _quantile(values: Tensor, weights: Tensor, share: float) -> float:

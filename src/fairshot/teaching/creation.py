@@ -10,10 +10,9 @@ from typing import Any
 
 from fairshot.classifiers.dual import DualClassifier
 from fairshot.progress import Reporter
-from fairshot.teaching import confidence
 from fairshot.teaching.base_classifier import CLASSIFIER, write_classifier
 from fairshot.teaching.confidence import Confidence
-from fairshot.teaching.database import DATABASE, connect, to_blob, transaction
+from fairshot.teaching.database import DATABASE, create, to_blob, transaction
 from fairshot.teaching.derived import Layout
 from fairshot.teaching.event_log import EventLog
 from fairshot.teaching.names import checked_name
@@ -39,7 +38,7 @@ def write_base(folder: Path, spec: StoreSpec, reporter: Reporter) -> None:
     """Write a store that knows the base classes."""
     spec.network.write(folder / EMBEDDER)
     write_classifier(folder / CLASSIFIER, spec.classifier)
-    connection = connect(folder / DATABASE, create=True)
+    connection = create(folder / DATABASE)
     try:
         with transaction(connection):
             _fill(connection, spec, reporter)
@@ -49,15 +48,13 @@ def write_base(folder: Path, spec: StoreSpec, reporter: Reporter) -> None:
 
 def _fill(connection: sqlite3.Connection, spec: StoreSpec, reporter: Reporter) -> None:
     layout = Layout.of(spec.network, spec.classifier)
-    connection.execute(
-        "INSERT INTO settings VALUES (?, ?)", (confidence.SETTING, spec.confidence.model_dump_json())
-    )
+    spec.confidence.write(connection)
     clear_derived(connection, spec.classifier)
     log = EventLog(connection, "new", dict(spec.origin))
     with reporter.track("filling in base classes", len(spec.names)) as advance:
         for position, name in enumerate(spec.names):
             class_id = log.new_class(checked_name(name))
-            connection.execute("INSERT INTO base VALUES (?, ?)", (position + 1, class_id))
+            connection.execute("INSERT INTO base (id, class) VALUES (?, ?)", (position + 1, class_id))
             for sample in spec.samples.get(position, ()):
                 insert_image(connection, sample, layout, class_id, position + 1)
             advance()
@@ -67,4 +64,4 @@ def clear_derived(connection: sqlite3.Connection, base: DualClassifier) -> None:
     """Empty the derived tables: no taught class."""
     connection.execute("DELETE FROM prototypes")
     connection.execute("DELETE FROM delta")
-    connection.execute("INSERT INTO delta VALUES (?)", (to_blob(base.tensors()["h_tilde.delta"]),))
+    connection.execute("INSERT INTO delta (sums) VALUES (?)", (to_blob(base.tensors()["h_tilde.delta"]),))

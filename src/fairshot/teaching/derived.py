@@ -18,7 +18,7 @@ from fairshot.classifiers.dual import DualClassifier
 from fairshot.classifiers.prototype_classifier import ResistingPrototypes
 from fairshot.classifiers.resistance import accumulate
 from fairshot.models.embedder import Features
-from fairshot.teaching.database import from_blobs, to_blob
+from fairshot.teaching.database import columns, from_blobs, to_blob
 from fairshot.teaching.network import Network, Photo
 
 AT_ONCE = 256  # classes derived together
@@ -120,10 +120,12 @@ def derive(
         change += extended.h_tilde.delta - h_tilde.delta
         rows = zip(images, layout.class_blobs(extended, base.classes), strict=True)
         connection.executemany(
-            "INSERT INTO prototypes VALUES (?, ?, ?, ?, ?, ?)", [(*key, *blobs) for key, blobs in rows]
+            f"INSERT INTO prototypes ({columns()['prototypes']}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608 - our names
+            [(*key, *blobs) for key, blobs in rows],
         )
     if bool(change.any()):
-        connection.execute("UPDATE delta SET sums = ?", (to_blob(read_delta(connection, base) + change),))
+        sums = to_blob(read_delta(connection, base) + change)
+        connection.execute("UPDATE delta SET sums = ?, checksum = NULL", (sums,))
 
 
 def read_delta(connection: sqlite3.Connection, base: DualClassifier) -> Tensor:

@@ -16,6 +16,36 @@ class NotAStore(UserError):
         super().__init__(f"{folder} is not a store; make one from a run or from a pretrained backbone")
 
 
+class StoreDamaged(UserError):
+    """A file of a store is not as it was written."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(
+            f"{path} is damaged ({problem}); bring the store back from an archive or another copy of it, or "
+            "make it again"
+        )
+
+
+class LogDamaged(UserError):
+    """The last changes of a store, which a killed process left in a file of their own, are damaged."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        super().__init__(
+            f"{path} is damaged, and with it the last changes of the store; bring the store back from an "
+            "archive or another copy of it, or remove this file to go on without these changes"
+        )
+
+
+class ArchiveRefused(UserError):
+    """An archive that is not, or not only, a store."""
+
+    def __init__(self, archive: Path, reason: str) -> None:
+        self.archive, self.reason = archive, reason
+        super().__init__(f"{archive} cannot be imported: {reason}")
+
+
 class NoClasses(UserError):
     """A store without classes was asked something."""
 
@@ -28,7 +58,7 @@ class UnknownClass(UserError):
 
     def __init__(self, name: str, folder: Path, names: Iterable[str]) -> None:
         self.name, self.folder = name, folder
-        super().__init__(f"there is no class {name!r} in {folder}{did_you_mean(name, names)}")
+        super().__init__(f"there is no class {name!r}{did_you_mean(name, names)}")
 
 
 class ClassExists(UserError):

@@ -14,11 +14,26 @@ Value = str | bytes | int | None
 
 # Each kind of recorded value: how it is read, and how it is written (value, key).
 _RECORDED = {
-    "class": ("SELECT name FROM classes WHERE id = ?", "UPDATE classes SET name = ? WHERE id = ?"),
-    "image": ("SELECT class FROM images WHERE id = ?", "UPDATE images SET class = ? WHERE id = ?"),
-    "base": ("SELECT class FROM base WHERE id = ?", "UPDATE base SET class = ? WHERE id = ?"),
-    "sample": ("SELECT kept FROM unlabelled WHERE id = ?", "UPDATE unlabelled SET kept = ? WHERE id = ?"),
-    "setting": ("SELECT value FROM settings WHERE key = ?", "UPDATE settings SET value = ? WHERE key = ?"),
+    "class": (
+        "SELECT name FROM classes WHERE id = ?",
+        "UPDATE classes SET name = ?, checksum = NULL WHERE id = ?",
+    ),
+    "image": (
+        "SELECT class FROM images WHERE id = ?",
+        "UPDATE images SET class = ?, checksum = NULL WHERE id = ?",
+    ),
+    "base": (
+        "SELECT class FROM base WHERE id = ?",
+        "UPDATE base SET class = ?, checksum = NULL WHERE id = ?",
+    ),
+    "sample": (
+        "SELECT kept FROM unlabelled WHERE id = ?",
+        "UPDATE unlabelled SET kept = ?, checksum = NULL WHERE id = ?",
+    ),
+    "setting": (
+        "SELECT value FROM settings WHERE key = ?",
+        "UPDATE settings SET value = ?, checksum = NULL WHERE key = ?",
+    ),
 }
 _CHANGED = """
 SELECT key FROM changes WHERE event > :after AND subject = 'class'
@@ -84,7 +99,7 @@ class EventLog:
         before = self.connection.execute(read, (key,)).fetchone()[0]
         self.connection.execute(write, (value, key))
         self.connection.execute(
-            "INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO changes (event, position, subject, key, before, after) VALUES (?, ?, ?, ?, ?, ?)",
             (self.event, self.position, subject, key, before, value),
         )
         self.position += 1
@@ -100,7 +115,8 @@ class EventLog:
         """Add to what the history tells of this event."""
         self.detail |= detail
         self.connection.execute(
-            "UPDATE events SET detail = ? WHERE id = ?", (json.dumps(self.detail), self.event)
+            "UPDATE events SET detail = ?, checksum = NULL WHERE id = ?",
+            (json.dumps(self.detail), self.event),
         )
 
 
@@ -129,7 +145,9 @@ def undo(connection: sqlite3.Connection) -> Event:
     ).fetchall()
     for subject, key, before in changes:
         log.change(subject, key, before)
-    connection.execute("UPDATE events SET undone_by = ? WHERE id = ?", (log.event, undone.id))
+    connection.execute(
+        "UPDATE events SET undone_by = ?, checksum = NULL WHERE id = ?", (log.event, undone.id)
+    )
     return undone
 
 

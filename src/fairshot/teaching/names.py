@@ -12,17 +12,22 @@ LONGEST = 100
 # Unicode categories; "Cf" holds characters that reverse the direction of text.
 INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 JOINERS = ("\u200c", "\u200d")  # part of the spelling of some languages and emoji
+# Shown as nothing, though their category says otherwise: fillers, the empty Braille pattern, a null notehead.
+BLANKS = set("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\U0001d159")
+# Change how the character before them is shown, and are nothing alone.
+VARIANTS = {*map(chr, (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)))}
 
 
 def checked_name(name: str) -> str:
     """Return a class name in its one spelling (Unicode NFC, no outer blanks), or say why it is none."""
     plain = unicodedata.normalize("NFC", name).strip()
-    if not plain.strip("".join(JOINERS)):
+    if all(character in VARIANTS or character in JOINERS or character.isspace() for character in plain):
         raise UserError("the name of a class is empty; give it at least one visible character")
     if len(plain) > LONGEST:
         raise UserError(f"the name {plain[:20]!r}... has {len(plain)} characters; at most {LONGEST} are kept")
     for character in plain:
-        if unicodedata.category(character) in INVISIBLE and character not in JOINERS:
+        invisible = unicodedata.category(character) in INVISIBLE and character not in (*JOINERS, *VARIANTS)
+        if invisible or character in BLANKS:
             raise UserError(f"the name {plain!r} holds the invisible character {character!r}; leave it out")
     parts = re.split(r"[/\\]", plain)
     if ".." in parts or "." in parts or not parts[0] or re.match(r"[A-Za-z]:\\|~/", plain):

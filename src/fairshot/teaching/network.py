@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,10 +22,11 @@ from fairshot.files import write_atomically
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.models.flips import FlipViews
 from fairshot.progress import SILENT, Reporter
+from fairshot.teaching.errors import StoreDamaged
 from fairshot.teaching.photos import Preparation, fingerprint, thumbnail
 
 EMBEDDER = "embedder.safetensors"
-HEADER = "fairshot"  # the key of our JSON in the header of a file
+HEADER, CHECKSUM = "fairshot", "sha256"  # keys of our JSON, and of the checksum, in the header of a file
 Header = TypeVar("Header", bound=BaseModel)
 
 
@@ -134,21 +136,39 @@ def as_photos(pictures: Pictures, features: Features) -> list[Photo]:
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], header: BaseModel) -> None:
-    """Write tensors and, in the header of the file, a description of them."""
+    """Write tensors and, in the header of the file, a description of them and a checksum of both."""
     plain = {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}
-    write_atomically(path, save(plain, metadata={HEADER: header.model_dump_json()}))
+    description = header.model_dump_json()
+    metadata = {HEADER: description, CHECKSUM: checksum_of_tensors(plain, description)}
+    write_atomically(path, save(plain, metadata=metadata))
+
+
+def checksum_of_tensors(tensors: dict[str, Tensor], description: str) -> str:
+    """Return a SHA-256 over a description and over the names, types, shapes and values of tensors."""
+    state = hashlib.sha256(description.encode())
+    for name, value in sorted(tensors.items()):
+        state.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        state.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return state.hexdigest()
 
 
 def read_tensors(path: Path, header: type[Header], what: str) -> tuple[dict[str, Tensor], Header]:
     """Read what `write_tensors` wrote."""
     try:
         with safe_open(path, framework="pt") as file:
-            description = header.model_validate_json((file.metadata() or {})[HEADER])
-            return {name: file.get_tensor(name) for name in file.keys()}, description  # noqa: SIM118
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            description, checksum = metadata[HEADER], metadata[CHECKSUM]
+        if checksum_of_tensors(tensors, description) != checksum:
+            raise StoreDamaged(path, "its checksum is another")
+        return tensors, header.model_validate_json(description)
     except FileNotFoundError:
         raise UserError(f"{path} is missing: this is not a store, or a part of it was removed") from None
-    except (SafetensorError, KeyError, ValidationError) as problem:
-        raise UserError(f"{path} is not {what} ({problem})") from None
+    except (SafetensorError, KeyError, ValidationError, OSError, UnicodeError) as problem:
+        raise UserError(
+            f"{path} is not {what}, or it is damaged ({problem}); bring the store back from an archive or "
+            "another copy of it, or make it again"
+        ) from None
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from fairshot.errors import UserError
 from fairshot.models.pixels import DevicePictures
 from fairshot.teaching.confidence import Decisions
 from fairshot.teaching.errors import NoClasses
+from fairshot.teaching.folders import temporary_beside
 from fairshot.teaching.network import Network
 from fairshot.teaching.snapshot import Snapshot
 from fairshot.teaching.store import Store
@@ -74,9 +74,8 @@ def export_onnx(store: Store, path: str | Path) -> Checked:
     images = _images(store)
     with torch.no_grad():
         expected = model(images)  # before the export: what the classifier computes once is then constant
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as temporary:
-        partial = Path(temporary) / "model.onnx"
+    with temporary_beside(path) as temporary:
+        partial = temporary / "model.onnx"
         _write(model, images[:2], _properties(store, snapshot), partial)
         difference, *of_probabilities = _differences(expected, images, partial)
         if not (difference <= TOLERANCE and max(of_probabilities) <= 100 * TOLERANCE):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from fairshot.teaching.errors import UnreadablePhotos
 
 THUMBNAIL_SIDE = 96
 ABOUT = 1.5  # times the short side, below which the embedder's own resampling is good enough
+ASPECT = 4  # longer over shorter side of a prepared photo
+INK_SIDE = 4096  # pixels of the longer side of a drawing before it is made square
 INK = 64  # grey level from which a pixel belongs to a drawing
 
 
@@ -64,14 +67,31 @@ class Preparation:
         """Prepare one image (H, W, channels)."""
         if self.drawing_side is not None:
             return as_drawing(image, self.drawing_side)
+        image = _without_ends(image)
         if min(image.shape[:2]) < ABOUT * self.short_side:
             return image
         return Resize(self.short_side).apply(image)
+
+    @property
+    def most_bytes(self) -> int:
+        """Bytes that a prepared picture has at most."""
+        if self.drawing_side is not None:
+            return self.drawing_side**2 * self.channels
+        short_side = math.ceil(ABOUT * self.short_side)
+        return short_side * (ASPECT * short_side + 1) * self.channels  # both ends lose the same
 
 
 def _are_paths(photos: Sequence[Any]) -> bool:
     listed = isinstance(photos, list | tuple) and len(photos) > 0
     return listed and all(isinstance(photo, str | os.PathLike) for photo in photos)
+
+
+def _without_ends(image: Bytes) -> Bytes:
+    """Cut off the ends of a very long photo: the embedder is shown the square in its centre."""
+    height, width = image.shape[:2]
+    most = ASPECT * min(height, width)
+    top, left = max(height - most, 0) // 2, max(width - most, 0) // 2
+    return image[top : height - top, left : width - left]
 
 
 def as_drawing(image: Bytes, side: int) -> Bytes:
@@ -88,9 +108,18 @@ def as_drawing(image: Bytes, side: int) -> Bytes:
     if not len(rows):
         return np.zeros((side, side, image.shape[2]), np.uint8)
     ink = image[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    if max(ink.shape[:2]) > INK_SIDE:  # the square of a long line would not fit into memory
+        ink = _shrunk(ink, INK_SIDE)
     square = np.zeros((max(ink.shape[:2]),) * 2 + ink.shape[2:], np.uint8)
     square[: ink.shape[0], : ink.shape[1]] = ink  # the doodles begin in the top left corner
     return Resize(side, square=True).apply(square)
+
+
+def _shrunk(image: Bytes, long_side: int) -> Bytes:
+    """Shrink an image so that its longer side has so many pixels."""
+    height, width = (max(side * long_side // max(image.shape[:2]), 1) for side in image.shape[:2])
+    flat = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
+    return np.asarray(flat.resize((width, height), Image.Resampling.BILINEAR)).reshape(height, width, -1)
 
 
 def fingerprint(picture: Bytes) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -25,7 +25,7 @@ from fairshot.teaching.adaptation import Adaptation, absorb
 from fairshot.teaching.base_classifier import CLASSIFIER, read_classifier
 from fairshot.teaching.confidence import SETTING, Confidence, Decisions, Trials
 from fairshot.teaching.creation import StoreSpec, write_base
-from fairshot.teaching.database import DATABASE, connect, read_transaction, transaction
+from fairshot.teaching.database import DATABASE, check_content, connect, read_transaction, transaction
 from fairshot.teaching.derived import Layout, derive
 from fairshot.teaching.errors import (
     ClassExists,
@@ -41,7 +41,14 @@ from fairshot.teaching.names import UNKNOWN, checked_name
 from fairshot.teaching.network import EMBEDDER, Network, Photo
 from fairshot.teaching.photos import ReadPhotos
 from fairshot.teaching.snapshot import Snapshot, read_snapshot
-from fairshot.teaching.teach_report import TeachReport, answers, closest_classes, reassigned_images
+from fairshot.teaching.teach_report import (
+    TeachReport,
+    answers,
+    closest_classes,
+    mistaken_photos,
+    reassigned_images,
+)
+from fairshot.teaching.write_ahead_log import check_log
 
 COMPARED = 1000  # stored images whose answers are compared before and after a teaching
 MOST_PHOTOS = 500  # that are answered for without themselves
@@ -98,11 +105,16 @@ class Store:
         self.folder = Path(folder)
         if not (self.folder / DATABASE).is_file():
             raise NotAStore(self.folder)
-        self._reader, self._writer = (connect(self.folder / DATABASE) for _ in range(2))
-        self._reading, self._writing = threading.Lock(), threading.Lock()
         self.network = Network.read(self.folder / EMBEDDER)
         self.base = read_classifier(self.folder / CLASSIFIER, self.network)  # of the base session
         self.layout = Layout.of(self.network, self.base)
+        self._reading, self._writing = threading.Lock(), threading.Lock()
+        path = self.folder / DATABASE
+        check_log(path)
+        with ExitStack() as opened:
+            self._reader, self._writer = (opened.enter_context(closing(connect(path))) for _ in range(2))
+            check_content(self._reader, path)
+            opened.pop_all()  # nothing is damaged, and both stay open
         self._snapshot: Snapshot | None = None
         self._data_version = -1
 
@@ -238,7 +250,11 @@ class Store:
             change.keep &= added > 0
         repeated = len(embedded) - added
         report = TeachReport(name, added, repeated, known is None, warn_share, dry_run, skipped=skipped)
-        return self._with_effects(report, change, class_id) if added else report
+        if not added:
+            return report
+        if known is not None:
+            report = replace(report, mistaken=mistaken_photos(change.before, embedded, known))
+        return self._with_effects(report, change, class_id)
 
     def forget(self, name: str) -> None:
         """Take a class out; `undo` brings it back."""

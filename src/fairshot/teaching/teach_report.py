@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from fairshot.classifiers.similarity import similarity
+from fairshot.teaching.network import Photo
 from fairshot.teaching.queries import Stored
 from fairshot.teaching.snapshot import Snapshot
 
 CLOSEST = 3
-FEW = 2  # reassigned images of a class that are not worth a warning, whatever their share
+FEW = (
+    2  # reassigned images of a class, or mistaken photos, that are not worth a warning, whatever their share
+)
+MISTAKEN_SHARE = (
+    0.5  # of the photos of a known class; if one other class was the answer for more, it is warned
+)
 
 
 @dataclass(frozen=True)
@@ -41,12 +47,20 @@ class TeachReport:
     reassigned: tuple[Reassigned, ...] = ()
     stored: int = 0  # stored images of other classes whose answers were compared
     changed: int = 0  # those of them whose answer changed, to whatever class
+    mistaken: tuple[
+        tuple[str, int], ...
+    ] = ()  # of a known class: other classes, and photos answered so before
     skipped: Mapping[str, str] = field(default_factory=dict)  # files that cannot be read, and why
 
     @property
     def warnings(self) -> list[str]:
-        """One line for each class of whose images more than the set share are reassigned."""
+        """One line for each class that the photos may show instead, judged by what they do and by answers."""
+        given = self.photos + self.known
         return [
+            f"{count} of the {given} photos were answered {name} before: they may show {name} instead"
+            for name, count in self.mistaken
+            if count > max(FEW, MISTAKEN_SHARE * given)
+        ] + [
             f"{self.name} takes {each.count} of the {each.of} stored images that were answered {each.name} "
             f"before ({each.count / each.of:.0%}): its photos may show {each.name} too, or more photos of "
             "both may be needed"
@@ -89,6 +103,16 @@ def answers(snapshot: Snapshot, stored: Stored) -> Tensor:
     """Return the ids of the classes that a snapshot answers for stored images (N,)."""
     ids = torch.tensor([row.id for row in snapshot.rows])
     return ids[snapshot.classifier.decide(stored.features).scores.argmax(1)]
+
+
+def mistaken_photos(
+    snapshot: Snapshot, photos: Sequence[Photo], class_id: int
+) -> tuple[tuple[str, int], ...]:
+    """Count the photos of a class that a snapshot answers with another class, the most frequent one first."""
+    features = {kind: torch.stack([getattr(photo, kind) for photo in photos]) for kind in ("g", "g_tilde")}
+    found = answers(snapshot, Stored([], [], features)).tolist()
+    names = {row.id: row.name for row in snapshot.rows}
+    return tuple(Counter(names[each] for each in found if each != class_id).most_common())
 
 
 def reassigned_images(

@@ -68,6 +68,6 @@ SECTION = FigureSection(
     "Trade-off",
     "Trade-off of the gates",
     "A gate favours novel classes by a setting, which may cost base classes; the curves say how much.",
-    "No run here compared gates: fairshot tradeoff RUN does.",
+    "No run here compared gates, which the study of their trade-off does.",
     _draw,
 )

@@ -118,7 +118,8 @@ def _fill(folder: Path, classes: int, word: str, reporter: Reporter, photos_each
         for number in range(classes):
             cursor = connection.execute("INSERT INTO classes (name) VALUES (?)", (f"{word} {number}",))
             connection.execute(
-                "INSERT INTO prototypes VALUES (?, 5, ?, ?, NULL, NULL)", (cursor.lastrowid, *blobs())
+                "INSERT INTO prototypes (class, count, g, g_tilde) VALUES (?, 5, ?, ?)",
+                (cursor.lastrowid, *blobs()),
             )
             for _ in range(photos_each):
                 connection.execute(

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,14 @@ from safetensors import safe_open
 from safetensors.torch import save
 
 from fairshot.errors import UserError
-from fairshot.teaching import Store
+from fairshot.teaching import Store, database
 from fairshot.teaching.archive import export_archive, import_archive
 from fairshot.teaching.base_classifier import CLASSIFIER
 from fairshot.teaching.database import DATABASE
-from fairshot.teaching.network import EMBEDDER
+from fairshot.teaching.errors import ArchiveRefused
+from fairshot.teaching.network import CHECKSUM, EMBEDDER, HEADER, checksum_of_tensors
 from fairshot.teaching.onnx_export import export_onnx
+from support.damage import damages
 from support.stores import drawings, make_store
 
 Members = dict[str, bytes]
@@ -73,14 +76,19 @@ def described(file_name: str = EMBEDDER, section: str | None = None, **values: o
     def change(members: Members, folder: Path) -> Members:
         (folder / file_name).write_bytes(members[file_name])
         with safe_open(folder / file_name, framework="pt") as file:
-            description = json.loads(file.metadata()["fairshot"])
+            description = json.loads(file.metadata()[HEADER])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         for name, value in values.items():
             if isinstance(value, torch.Tensor):
                 tensors[name] = value
             else:
                 (description[section] if section else description)[name] = value
-        return members | {file_name: save(tensors, metadata={"fairshot": json.dumps(description)})}
+        text = json.dumps(description)
+        metadata = {
+            HEADER: text,
+            CHECKSUM: checksum_of_tensors(tensors, text),
+        }  # whoever made it up knows how
+        return members | {file_name: save(tensors, metadata=metadata)}
 
     return change
 
@@ -93,8 +101,8 @@ def without_numbers(members: Members, folder: Path) -> Members:
     ("change", "message"),
     [
         (lambda m, _: m | {"../outside.txt": b"x"}, "holds '../outside.txt'"),
-        (lambda m, _: m | {"/etc/outside": b"x"}, "is refused"),
-        (lambda m, _: {name: m[name] for name in [DATABASE]}, "is refused"),
+        (lambda m, _: m | {"/etc/outside": b"x"}, "holds '/etc/outside'"),
+        (lambda m, _: {name: m[name] for name in [DATABASE]}, "a store consists of"),
         (lambda m, _: m | {DATABASE: b"no database"}, "not a database"),
         (lambda m, _: m | {DATABASE: m[DATABASE][: len(m[DATABASE]) // 2]}, "damaged|malformed"),
         (lambda m, _: m | {EMBEDDER: b"no weights"}, "not the embedder"),
@@ -113,13 +121,13 @@ def without_numbers(members: Members, folder: Path) -> Members:
         (described(CLASSIFIER, **{"h.means": torch.ones(3, 2, 128).double()}), "torch.float64"),
         (described(CLASSIFIER, **{"h.means": torch.full((3, 2, 128), torch.nan)}), "numbers that no"),
         (described(CLASSIFIER, **{"h_tilde.delta": torch.ones(3, 2, 24).long()}), "not of a base session"),
-        (sql("INSERT INTO base VALUES (9, 1)"), "other base classes"),
+        (sql("INSERT INTO base (id, class) VALUES (9, 1)"), "other base classes"),
         (
             sql("UPDATE settings SET value = replace(value, '0.0', 'NaN') WHERE key = 'confidence'"),
             "no store",
         ),
         (sql("DELETE FROM settings WHERE key = 'confidence'"), "no store holds: settings"),
-        (sql("INSERT INTO settings VALUES ('more', '1')"), "no store holds: settings"),
+        (sql("INSERT INTO settings (key, value) VALUES ('more', '1')"), "no store holds: settings"),
         (without_numbers, "features that no embedder gives"),
         (sql("UPDATE images SET g = x'00'"), "features of another size"),
         (sql("UPDATE classes SET name = '../ant' WHERE name = 'ant'"), "path of a file"),
@@ -144,10 +152,100 @@ def without_numbers(members: Members, folder: Path) -> Members:
 def test_hostile_archives_leave_nothing(archive: Path, tmp_path: Path, change: Change, message: str) -> None:
     bad = changed(archive, change, tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(ArchiveRefused, match=message) as refused:
         import_archive(bad, tmp_path / "inside" / "imported")
+    assert refused.value.archive == bad
+    assert ".fairshot-tmp" not in str(refused.value)
     (tmp_path / "inside").rmdir()
     assert sorted(tmp_path.rglob("*")) == before
+
+
+TRIGGER = "CREATE TRIGGER {} AFTER INSERT ON events BEGIN DELETE FROM classes; END"
+
+
+def opened_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Switch the comparison of schemas off."""
+    monkeypatch.setattr(database, "check_schema", lambda *_: None)
+
+
+@pytest.mark.parametrize("name", ["sqliteZevil", "sqlite0", "slipped"])
+def test_a_trigger_of_a_stranger_is_refused_and_would_not_survive(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def add(members: Members, folder: Path) -> Members:
+        (folder / DATABASE).write_bytes(members[DATABASE])
+        with closing(sqlite3.connect(folder / DATABASE)) as connection:
+            connection.execute(TRIGGER.format(name))
+        return members | {DATABASE: (folder / DATABASE).read_bytes()}
+
+    bad = changed(archive, add, tmp_path)
+    with pytest.raises(ArchiveRefused, match="its tables are others"):
+        import_archive(bad, tmp_path / "imported")
+    opened_anyway(monkeypatch)
+    import_archive(bad, tmp_path / "imported")
+    with closing(sqlite3.connect(tmp_path / "imported" / DATABASE)) as connection:
+        assert connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall() == []
+
+
+@pytest.mark.parametrize("name", ["sqliteZevil", "slipped"])
+def test_a_trigger_in_the_folder_of_a_store_is_refused(tmp_path: Path, name: str) -> None:
+    make_store(tmp_path / "store").close()
+    with closing(sqlite3.connect(tmp_path / "store" / DATABASE)) as connection:
+        connection.execute(TRIGGER.format(name))
+    with pytest.raises(UserError, match="its tables are others"):
+        Store(tmp_path / "store")
+
+
+def test_an_archive_does_not_unpack_to_far_more_than_it_is(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Zeros of 64 MB are 64 KB of zip; nothing of them is written."""
+    with zipfile.ZipFile(archive) as packed:
+        members = {name: packed.read(name) for name in packed.namelist()}
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as bomb:
+        for name in (CLASSIFIER, DATABASE):
+            bomb.writestr(name, members[name])
+        with bomb.open(EMBEDDER, "w") as file:
+            for _ in range(64):
+                file.write(bytes(2**20))
+    monkeypatch.setattr(zipfile.ZipFile, "open", lambda *_: pytest.fail("something was unpacked"))
+    with pytest.raises(ArchiveRefused, match="would unpack to"):
+        import_archive(tmp_path / "bomb.zip", tmp_path / "imported")
+
+
+def test_an_archive_of_another_compression_is_refused(archive: Path, tmp_path: Path) -> None:
+    """Some need as much memory as their header asks for, and fail with errors of their own."""
+    with (
+        zipfile.ZipFile(archive) as packed,
+        zipfile.ZipFile(tmp_path / "bad.zip", "w", zipfile.ZIP_LZMA) as copy,
+    ):
+        for name in packed.namelist():
+            copy.writestr(name, packed.read(name))
+    with pytest.raises(ArchiveRefused, match="compressed in another way"):
+        import_archive(tmp_path / "bad.zip", tmp_path / "imported")
+
+
+@pytest.mark.parametrize("content", [None, "a folder", b"", b"PK", b"no zip" * 100])
+def test_what_is_no_archive_is_named(tmp_path: Path, content: bytes | str | None) -> None:
+    archive = tmp_path / "store.zip"
+    if isinstance(content, str):
+        archive.mkdir()
+    elif content is not None:
+        archive.write_bytes(content)
+    with pytest.raises(ArchiveRefused, match=r"store\.zip cannot be imported"):
+        import_archive(archive, tmp_path / "imported")
+
+
+def test_a_damaged_archive_is_one_message(archive: Path, tmp_path: Path) -> None:
+    for number, damage in enumerate(damages(archive.read_bytes(), 30, seed=1)):
+        (tmp_path / "bad.zip").write_bytes(damage.content)
+        try:
+            import_archive(tmp_path / "bad.zip", tmp_path / str(number))
+        except ArchiveRefused:
+            continue
+        else:  # what was hit belongs to no member
+            with Store(tmp_path / str(number)) as copy, Store(archive.with_name("store")) as store:
+                assert copy.digest() == store.digest(), damage.name
 
 
 def test_all_that_was_done_can_be_undone_elsewhere(archive: Path, tmp_path: Path) -> None:

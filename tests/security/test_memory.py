@@ -1,0 +1,129 @@
+"""A live server under the worst images that are allowed: memory is bounded, and others are served soon."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from support.hostile_images import flat, photo, progressive
+from support.stores import store_spec
+
+pytest.importorskip("fastapi", reason="the extra serve is not installed")
+import httpx
+
+from fairshot.models.embedder import Embedder, ModelSettings
+from fairshot.models.flips import FlipViews
+from fairshot.teaching import Store
+from fairshot.teaching.network import Network
+from support.servers import Served, decoders
+
+MOST_BYTES = 2_500_000_000
+SECONDS = 10.0
+ATTACKERS = 100
+SIDE, SHORT_SIDE = 32, 512  # of the input of the network, and of the photos that are kept in memory for it
+
+
+class Load(NamedTuple):
+    """What was measured while a server was attacked."""
+
+    most_bytes: int  # of memory, of the server and its decoders
+    statuses: list[int]  # of an honest client
+    seconds: list[float]  # that it waited
+    attacks: set[int]  # statuses that attackers got
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
+    """Attack a server for some seconds by a hundred requests at once, each of twenty images."""
+    folder = tmp_path_factory.mktemp("attacked") / "store"
+    with torch.random.fork_rng(devices=[]):
+        embedder = Embedder(ModelSettings(backbone="tiny", small_stem=False, size=SIDE), 3, 24)
+    Store.create(
+        folder, store_spec(Network(embedder, FlipViews(flip=True), short_side=SHORT_SIDE), ["ant", "bee"])
+    ).close()
+    served = Served.start(folder).wait()
+    try:
+        yield _attack(served)
+    finally:
+        served.process.kill()
+        served.process.wait()
+
+
+def _attack(served: Served) -> Load:
+    worst = [
+        flat(12_000, 600, "PNG"),
+        flat(8000, 5000, "WEBP", lossless=True, method=0),
+        flat(8000, 5000, "PNG", "RGBA"),
+        progressive(64, 8000, 5000),
+        flat(12_000, 600, "PNG") + bytes(900_000),  # files of less than 1 MB stay in memory as they arrive
+    ]
+    ended, attacks = threading.Event(), set()
+
+    def attack(number: int) -> None:
+        files = [("images", ("x", worst[number % len(worst)]))] * 20
+        while not ended.is_set():
+            try:
+                sent = httpx.post(f"{served.url}/api/predict", files=files, timeout=SECONDS)
+                attacks.add(sent.status_code)
+                time.sleep(0.2)
+            except httpx.HTTPError:
+                continue
+
+    most, statuses, seconds = 0, [], []
+    end = time.monotonic() + SECONDS
+
+    def honest() -> None:
+        for number in itertools.count():
+            if time.monotonic() > end:
+                return
+            started = time.perf_counter()
+            image = {"images": ("x.jpg", photo(1200, 900 + number))}
+            statuses.append(httpx.post(f"{served.url}/api/predict", files=image, timeout=60).status_code)
+            seconds.append(time.perf_counter() - started)
+            time.sleep(0.1)
+
+    with ThreadPoolExecutor(ATTACKERS + 1) as clients:
+        for number in range(ATTACKERS):
+            clients.submit(attack, number)
+        asked = clients.submit(honest)
+        while time.monotonic() < end and most < 2 * MOST_BYTES:
+            most = max(most, _memory(served.process.pid))
+            time.sleep(0.02)
+        ended.set()
+        end = 0
+        try:
+            asked.result()
+        finally:
+            served.process.kill()  # otherwise the clients would wait for their answers
+    return Load(most, statuses, seconds, attacks)
+
+
+def _memory(server: int) -> int:
+    """Return the resident bytes of a server and its decoders."""
+    total = 0
+    for process in (server, *decoders(server)):
+        try:
+            status = Path(f"/proc/{process}/status").read_text()
+        except OSError:  # it has just ended
+            continue
+        total += int(status.split("VmRSS:")[1].split()[0]) * 1024 if "VmRSS:" in status else 0
+    return total
+
+
+def test_memory_is_bounded(load: Load) -> None:
+    assert 500_000_000 < load.most_bytes < MOST_BYTES
+
+
+def test_an_honest_client_is_answered_within_seconds(load: Load) -> None:
+    assert len(load.seconds) >= 3
+    assert set(load.statuses) == {200}
+    assert max(load.seconds) < 5
+    assert load.attacks <= {200, 422, 503}
