@@ -16,9 +16,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from support.damage import read_damaged
+from support.damage_runs import run_cases
 from support.damaged_stores import estimator_cases, killed_store_cases, store_cases
 
-KINDS = {"store": store_cases, "store of a killed process": killed_store_cases, "estimator": estimator_cases}
+KINDS = {
+    "store": store_cases,
+    "store of a killed process": killed_store_cases,
+    "estimator": estimator_cases,
+    "run": run_cases,
+}
 
 
 def main(cases: int = 500) -> int:

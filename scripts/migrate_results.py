@@ -18,6 +18,8 @@ from typing import Any
 
 import yaml
 
+from fairshot.documents import with_checksum
+
 SSS = ("sss", "sss_bgmm")
 DECISIONS = "separately|transferable_only|specific_only|pre|post|anomaly_detection"
 RENAMED = {  # by section; that of the method for each method, or for those of SSS
@@ -103,6 +105,12 @@ def rewrite_json(before: str) -> str:
     raise SystemExit("this JSON was not written by fairshot")
 
 
+def rewrite_trials(before: str) -> str:
+    """Return the trials of a search as the present version writes them: an object with a checksum."""
+    present = rewrite_json(before)
+    return with_checksum(f'{{"trials": {present}}}') if isinstance(json.loads(present), list) else present
+
+
 def add_base(path: Path, text: str) -> str:
     """Return a result that says whose base session was loaded, where only its command says so."""
     training = path.with_name("training.csv")
@@ -117,8 +125,9 @@ def add_base(path: Path, text: str) -> str:
 def changes(folder: Path) -> Iterator[tuple[Path, str]]:
     """Yield each file that is not in present names, and what it is to hold."""
     rewriters = {".json": rewrite_json, ".md": migrate_text, ".txt": migrate_text, ".log": migrate_text}
+    by_name = {"recipe.yaml": rewrite_yaml, "trials.json": rewrite_trials}
     for path in sorted(folder.rglob("*.*")):
-        rewrite = rewrite_yaml if path.name == "recipe.yaml" else rewriters.get(path.suffix)
+        rewrite = by_name.get(path.name) or rewriters.get(path.suffix)
         if rewrite:
             before = path.read_text(encoding="utf-8")
             if (after := add_base(path, rewrite(before))) != before:

@@ -19,7 +19,8 @@ from sklearn.model_selection import cross_val_score
 from fairshot import SSS
 from fairshot.benchmarks import load_stream
 from fairshot.benchmarks.stream import LabelledPictures, StreamSettings
-from fairshot.errors import TrainingStopped, UserError
+from fairshot.documents import write_json
+from fairshot.errors import DamagedFile, TrainingStopped, UserError
 from fairshot.files import PARTIAL
 from fairshot.methods import sss
 from fairshot.training.batches import seed_of
@@ -525,16 +526,12 @@ def test_labels_that_cannot_be_saved_are_refused_and_nothing_is_written(tmp_path
 def test_a_save_that_fails_leaves_the_last_one(instant, tmp_path, monkeypatch):
     instant.save(tmp_path)
     taught = copy_of(instant).partial_fit(noise(2, 8, 8, 3), ["c", "c"])
-    from fairshot import estimator as module
+    from fairshot import documents
 
-    write = module.write_atomically
+    def fail(*_):
+        raise OSError("no space left")
 
-    def fail_at_the_note(path, content):
-        if path.suffix == ".json":
-            raise OSError("no space left")
-        write(path, content)
-
-    monkeypatch.setattr(module, "write_atomically", fail_at_the_note)
+    monkeypatch.setattr(documents, "write_atomically", fail)  # of the note, not of the tensors
     with pytest.raises(OSError, match="no space"):
         taught.save(tmp_path)
     assert_same(state(SSS.load(tmp_path)), state(instant))
@@ -555,11 +552,17 @@ def test_damaged_and_missing_files_are_refused_by_name(instant, tmp_path):
     with pytest.raises(UserError, match="not the file that was saved"):
         SSS.load(tmp_path)
     tensors.write_bytes(content)
-    for damaged in ("", text[:100], "[]", json.dumps(json.loads(text) | {"classes": ["a"]})):
+    for damaged in ("", text[:100], text.replace('"a"', '"c"'), json.dumps(json.loads(text))):
         note.write_text(damaged)
-        with pytest.raises(UserError, match=r"estimator\.json: this estimator .* damaged"):
+        with pytest.raises(DamagedFile) as refused:
             SSS.load(tmp_path)
-    note.write_text(json.dumps(json.loads(text) | {"format": 9}))
+        assert refused.value.path == note
+    values = json.loads(text)
+    del values["sha256"]
+    note.write_text(json.dumps(values | {"classes": ["a"]}))  # changed by hand, without a checksum
+    with pytest.raises(UserError, match=r"estimator\.json: this estimator .* damaged"):
+        SSS.load(tmp_path)
+    write_json(note, json.dumps(values | {"format": 9}))
     with pytest.raises(UserError, match="format 9"):
         SSS.load(tmp_path)
     note.write_text(text)

@@ -62,14 +62,79 @@ class MethodNotLoaded(UserError):
 
     recipe: Path
     name: str
-    kept: str | None = None  # file.py:Class of a copy beside the recipe, which whoever runs it may name
 
     def __str__(self) -> str:
-        named = f"; to run it, write name: {self.kept} into {self.recipe}" if self.kept else ""
         return (
-            f"{self.recipe}: {self.name} is a method from a file of its own, "
-            f"and reading a run runs no code{named}"
+            f"{self.recipe}: {self.name} is a method from a file of its own, and reading a run runs no code"
         )
+
+
+@dataclass(eq=False)
+class CodeNotTrusted(UserError):
+    """A recipe file names Python code, and whoever runs the recipe has not said that it may be run."""
+
+    recipe: str
+    code: Path
+
+    def __str__(self) -> str:
+        return (
+            f"{self.recipe} runs the code of {self.code}, which can do all that you can: read the file, and "
+            "run it only if you trust it"
+        )
+
+
+@dataclass(eq=False)
+class DamagedFile(UserError):
+    """A file is no longer what was written."""
+
+    path: Path
+    problem: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} is damaged: {self.problem}; bring it back from a copy, or make it anew: repeat "
+            "what wrote it"
+        )
+
+
+@dataclass(eq=False)
+class FileRefused(UserError):
+    """A file cannot be read, or is larger or deeper than anything that is read here."""
+
+    path: Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path} is refused: {self.reason}"
+
+
+@dataclass(eq=False)
+class TrainingDiverged(UserError):
+    """The loss or the weights became NaN or infinite; the last good checkpoint is kept."""
+
+    step: int  # the first with such a loss, or after which the weights were so
+    total: int
+    learning_rate: float  # the highest of the phase
+    phase: str = ""  # of the training; nothing if it has one alone
+
+    def __str__(self) -> str:
+        in_phase = f" of {self.phase}" if self.phase else ""
+        return (
+            f"the training became unstable: at step {self.step} of {self.total}{in_phase} its loss or its "
+            "weights were no longer finite numbers. What was good is kept. A lower learning rate (it was "
+            f"{self.learning_rate:g}) or a longer warm-up helps most often"
+        )
+
+
+@dataclass(eq=False)
+class NotFinite(UserError):
+    """Features or scores of a method are not numbers."""
+
+    session: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"session {self.session}: {self.what} are not finite numbers; the method has failed"
 
 
 class TrainingStopped(Exception):

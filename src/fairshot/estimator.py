@@ -28,6 +28,7 @@ from fairshot.benchmarks.images import as_pictures, channels_of
 from fairshot.benchmarks.pictures import Bytes, Pictures
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.classifiers.dual import PrototypeSettings
+from fairshot.documents import load_json, write_json
 from fairshot.errors import TrainingStopped, UserError
 from fairshot.files import remove_partial, write_atomically
 from fairshot.labels import as_array, as_labels, distinct, from_json, to_json
@@ -41,7 +42,6 @@ from fairshot.training.loop import Trainer, TrainingSettings
 from fairshot.training.views import ViewSettings
 
 FILE_NAME, FORMAT = "estimator.json", 2
-CHECKSUM = "checksum"  # of everything else in the JSON file
 LARGEST = 64  # pixels a side of the network's input, unless `size` asks for more
 FEWEST_EPOCHS, FEWEST_STEPS = 25, 600  # of a training, unless `epochs` says how many
 GREY_VIEWS = {"crop_area": (0.6, 1.4), "rotation": 15, "jitter": 0}  # drawings, as in the recipes of doodles
@@ -244,11 +244,10 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "tensors": tensors,
             "sha256": digest,
         }
-        text = json.dumps(note, default=_plain_number)
-        text = json.dumps({**json.loads(text), CHECKSUM: _checksum(json.loads(text))}, indent=1)
+        text = json.dumps(note, indent=1, default=_plain_number)
         remove_partial(folder)
         write_atomically(folder / tensors, content)
-        write_atomically(folder / FILE_NAME, text.encode())  # with it the new state replaces the old
+        write_json(folder / FILE_NAME, text)  # with it the new state replaces the old
         for old in folder.glob("tensors-*.safetensors"):
             if old.name != tensors:
                 old.unlink(missing_ok=True)
@@ -260,7 +259,7 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not path.is_file():
             raise UserError(f"{folder} holds no {FILE_NAME}: no estimator was saved there")
         try:
-            return cls._restored(Path(folder), json.loads(path.read_bytes()), device)
+            return cls._restored(Path(folder), load_json(path), device)
         except UserError:
             raise
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError) as problem:
@@ -275,8 +274,6 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise UserError(
                 f"{folder} was saved in format {note['format']}; this version of fairshot reads {FORMAT}"
             )
-        if note.pop(CHECKSUM) != _checksum(note):
-            raise ValueError(f"{FILE_NAME} is not the file that was saved")
         content = (folder / note["tensors"]).read_bytes()
         if hashlib.sha256(content).hexdigest() != note["sha256"]:
             raise ValueError(f"{note['tensors']} is not the file that was saved")
@@ -372,11 +369,6 @@ def _ids(labels: Sequence[Any], classes: Sequence[Any]) -> npt.NDArray[np.int64]
 def _check_lengths(images: Pictures | list[Any], labels: Sequence[Any]) -> None:
     if len(images) != len(labels):
         raise UserError(f"X holds {len(images)} images, but y holds {len(labels)} labels; give one per image")
-
-
-def _checksum(note: dict[str, Any]) -> str:
-    """Return a SHA-256 over what the JSON file of an estimator says."""
-    return hashlib.sha256(json.dumps(note, sort_keys=True).encode()).hexdigest()
 
 
 def _plain_number(value: Any) -> Any:

@@ -1,7 +1,6 @@
 """`fairshot run`, the real command on a tiny setting: it learns, goes on when killed, refuses nonsense."""
 
 import hashlib
-import json
 import os
 import random
 import re
@@ -10,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -24,6 +24,7 @@ from fairshot.cli import console
 from fairshot.evaluation import experiment
 from fairshot.evaluation.result import Result
 from fairshot.training.batches import Batches
+from fairshot.training.checkpoints import Checkpoints
 from support.commands import fairshot, start
 
 TINY = {
@@ -157,7 +158,7 @@ def take_your_time() -> None:
 def test_interrupted_it_says_how_to_go_on_and_does(folder, finished):
     out, arguments = folder / "interrupted", ("run", "tiny.yaml", "--device", "cpu", "--out", "interrupted")
     command = start(folder, *arguments, before=take_your_time)
-    command.wait_for(lambda: any(out.glob("checkpoints/base/*.json")))
+    command.wait_for(lambda: any(out.glob("checkpoints/base/*.safetensors")))
     second = fairshot(folder, *arguments)
     assert second.process.exitcode == 2
     assert "in use by another process" in second.stderr
@@ -264,9 +265,9 @@ def test_the_seconds_of_a_training_are_those_of_all_processes_that_worked_on_it(
     short = ("run", "tiny.yaml", "--set", "training.epochs=1", "--set", "benchmark.sessions=1")
     arguments = (*short, "--out", "seconds")
     assert fairshot(folder, *arguments, "--max-minutes", "0").process.exitcode == 75
-    for path in (folder / "seconds").rglob("step-*.json"):  # as if it had taken long, and compiled before
-        note = json.loads(path.read_text()) | {"seconds": 1000, "compile_seconds": 300}
-        path.write_text(json.dumps(note))
+    kept = Checkpoints(folder / "seconds" / "checkpoints" / "base")
+    last = kept.read_last()  # as if it had taken long, and compiled before
+    kept.write(replace(last, note=last.note | {"seconds": 1000, "compile_seconds": 300}))
     assert fairshot(folder, *arguments).process.exitcode == 0
     seconds = Result.read(folder / "seconds").seconds
     assert 700 < seconds["base session"] < 700 + 100

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fairshot.errors import MethodNotLoaded, UserError
+from fairshot.errors import CodeNotTrusted, MethodNotLoaded, UserError
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import recipe_of, recorded_recipe
 from fairshot.methods import plugins
@@ -135,16 +135,20 @@ def test_the_recipe_that_a_run_left_is_run_with_the_file_it_kept(tmp_path):
     (tmp_path / "gentle.py").unlink()
     refused = fairshot(tmp_path, "run", "one/recipe.yaml", "--out", "two")
     assert refused.process.exitcode == 2
-    advice = "--set method.name=one/method.py:Gentle"
-    said = f"write name: method.py:Gentle into one/recipe.yaml, or add {advice}"
-    assert refused.stderr.strip().endswith(said)
-    for extra in (["--out", "two"], ["--out", "one"], ["--out", "one", "--fresh"]):
-        again = fairshot(tmp_path, "run", "one/recipe.yaml", *advice.split(), *extra)
+    assert refused.stderr.strip().endswith("run it only if you trust it: --trust")
+    own_word = ["--set", "method.name=one/method.py:Gentle"]
+    for extra in (
+        ["--trust", "--out", "two"],
+        ["--out", "one", *own_word],
+        ["--out", "one", "--fresh", "--trust"],
+    ):
+        again = fairshot(tmp_path, "run", "one/recipe.yaml", *extra)
         assert again.process.exitcode == 0, again.stderr
-    recipe = tmp_path / "one" / "recipe.yaml"
-    recipe.write_text(recipe.read_text().replace("name: gentle", "name: method.py:Gentle"))
+    recipe = tmp_path / "one" / "mine.yaml"
+    text = (tmp_path / "one" / "recipe.yaml").read_text().partition("\n")[2]  # without its checksum
+    recipe.write_text(text.replace("name: gentle", "name: method.py:Gentle"))
     (tmp_path / "elsewhere").mkdir()
-    named = fairshot(tmp_path / "elsewhere", "run", "../one/recipe.yaml", "--out", "three")
+    named = fairshot(tmp_path / "elsewhere", "run", "../one/mine.yaml", "--trust", "--out", "three")
     assert named.process.exitcode == 0, named.stderr
     runs = [tmp_path / "one", tmp_path / "two", tmp_path / "elsewhere" / "three"]
     assert all((run / "method.py").read_text() == example() for run in runs)
@@ -173,7 +177,10 @@ def test_whoever_reads_a_run_runs_no_code_that_its_recipe_names(tmp_path, monkey
     assert recorded_recipe(run) is None
     assert plan(["ncm"], ["doodles"], [0], [None], [], run.parent)
     assert not (tmp_path / "trace").exists()
-    asked = load_recipe(str(run / "recipe.yaml"))
+    with pytest.raises(CodeNotTrusted):
+        load_recipe(str(run / "recipe.yaml"))
+    assert not (tmp_path / "trace").exists()
+    asked = load_recipe(str(run / "recipe.yaml"), trust=True)
     assert (tmp_path / "trace").exists()
     assert recipe_of(run) == asked  # which this process has been given meanwhile
 
@@ -182,13 +189,12 @@ def test_of_several_classes_the_one_of_that_name_is_told_and_a_slip_is_no_method
     run = leave_recipe(tmp_path / "my run", "mild")
     (run / "method.py").write_text("class A:\n    name: str = 'mild'\nclass B:\n    name = 'gentle'\n")
     source = str(run / "recipe.yaml")
-    with pytest.raises(MethodNotLoaded) as refused:
+    with pytest.raises(CodeNotTrusted) as refused:
         load_recipe(source)
-    assert (refused.value.recipe, refused.value.name) == (Path(source), "mild")
-    assert refused.value.kept == "method.py:A"
-    with pytest.raises(MethodNotLoaded) as refused:
+    assert (refused.value.recipe, refused.value.code) == (source, run / "method.py")
+    with pytest.raises(MethodNotLoaded) as unread:
         recipe_of(run)
-    assert refused.value.kept is None
+    assert (unread.value.recipe, unread.value.name) == (Path(source), "mild")
     for slip, answer in (("nmc", r"did you mean ncm\?"), ("[method.py:A]", "method.name: missing")):
         with pytest.raises(UserError, match=answer):
             load_recipe(str(leave_recipe(run, slip) / "recipe.yaml"))

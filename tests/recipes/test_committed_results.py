@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fairshot.documents import load_json, read_json
+from fairshot.evaluation.result import Result
 from fairshot.methods import methods
 from fairshot.recipes import DEFAULT_METHOD, check_recipe
 
@@ -56,6 +58,13 @@ def test_every_committed_result_has_its_recipe_and_every_trade_off_present_setti
                 settings.model_validate(point["method"])
 
 
+def test_every_committed_result_and_study_is_read():
+    results = [Result.read(path.parent) for path in (ROOT / "results").rglob("result.json")]
+    assert len(results) > 50
+    for path in (ROOT / "results").rglob("*.json"):
+        assert read_json(path)
+
+
 def test_old_names_become_present_ones_once(script, tmp_path):
     trials = [{"changes": {"training.low_size": 24, "method.gamma": 0}, "last": 64.0}]
     points = [{"method": {"gate": "plain", "own_share": 0.1}, "setting": 0.1}]
@@ -73,7 +82,7 @@ def test_old_names_become_present_ones_once(script, tmp_path):
     assert (tmp_path / "recipe.yaml").read_text() == yaml.safe_dump(PRESENT, sort_keys=False)
     written = {"command": COMMAND, "recipe": PRESENT, "way": 1}
     assert (tmp_path / "result.json").read_text() == json.dumps(written) + "\n"
-    assert json.loads((tmp_path / "trials.json").read_text())[0]["changes"] == {
+    assert load_json(tmp_path / "trials.json")["trials"][0]["changes"] == {
         "training.low_resolution": 24,
         "method.gamma": 0,
     }

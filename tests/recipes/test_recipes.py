@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from fairshot.benchmarks.stream import StreamSettings
 from fairshot.cli import app
 from fairshot.cli.advice import advice
-from fairshot.errors import BadOverride, MethodNotLoaded, UnknownRecipe, UserError
+from fairshot.errors import BadOverride, CodeNotTrusted, MethodNotLoaded, UnknownRecipe, UserError
 from fairshot.methods import methods
 from fairshot.models.embedder import ModelSettings
 from fairshot.recipes import annotated_yaml, check_recipe, load_recipe, recipe_names
@@ -182,7 +182,8 @@ def test_an_unknown_recipe_is_answered_with_what_was_meant(source, answer):
     [
         (b"training: {epochs: [", "is not YAML"),
         (b"- 1\n- 2\n", "must hold keys and values"),
-        (b"\xff\xfe\x00", "cannot be read"),
+        (b"\xff\xfe\x00", "is damaged: it holds zeros"),
+        (b"seed: \xff", "is refused: it is damaged or no text"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named(tmp_path, content, message):
@@ -194,7 +195,5 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, content, message):
 
 def test_a_method_that_is_not_loaded_is_told_with_what_can_load_it():
     run = Path("my run")
-    read, run_again = (MethodNotLoaded(run / "recipe.yaml", "mild", kept) for kept in (None, "method.py:A"))
-    assert "fairshot run BENCHMARK/file.py:Class" in advice(read)
-    assert advice(run_again) == ", or add --set 'method.name=my run/method.py:A'"
-    assert str(run_again).endswith("write name: method.py:A into my run/recipe.yaml")
+    assert "fairshot run BENCHMARK/file.py:Class" in advice(MethodNotLoaded(run / "recipe.yaml", "mild"))
+    assert advice(CodeNotTrusted(str(run / "recipe.yaml"), run / "method.py")) == ": --trust"

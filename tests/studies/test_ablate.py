@@ -136,7 +136,7 @@ def curves(folder, drawn):
 
 def test_the_tradeoff_of_a_run_marks_what_was_chosen_without_its_test_images(folder, curves):
     run = folder / "components" / "resistance"
-    trials = json.loads((run / "pseudo-novel" / "trials.json").read_text())
+    trials = json.loads((run / "pseudo-novel" / "trials.json").read_text())["trials"]
     assert len(curves) == 10
     for curve in curves:
         chosen = [point for point in curve["points"] if point["tuned"]]
@@ -166,7 +166,8 @@ def rows(drawn):
 
 def test_the_terminal_lists_what_was_chosen_by_its_score_there_and_not_on_test_images(folder, drawn, curves):
     assert "on test images" in drawn.stdout
-    trials = json.loads((folder / "components" / "resistance" / "pseudo-novel" / "trials.json").read_text())
+    tried = folder / "components" / "resistance" / "pseudo-novel" / "trials.json"
+    trials = json.loads(tried.read_text())["trials"]
     best = {c["name"]: max(t["both"] for t in trials if t["rule"] == c["name"]) for c in curves}
     marked = [cells for cells in rows(drawn) if cells[0].startswith("> ")]
     names = [cells[0].removeprefix("> ").removesuffix(" of the run") for cells in marked]
@@ -293,7 +294,7 @@ def test_a_gate_is_chosen_over_several_splits_with_one_training_each(folder):
     results = [Result.read(folder / "splits" / name) for name in ("split1", "split2")]
     assert [result.seed for result in results] == [0, 1]
     assert results[0].base_names != results[1].base_names
-    trials = json.loads((folder / "splits" / "trials.json").read_text())
+    trials = json.loads((folder / "splits" / "trials.json").read_text())["trials"]
     for chosen in json.loads((folder / "components" / "sr" / "tradeoff.json").read_text())[
         "chosen_on_pseudo_novel"
     ]:

@@ -198,7 +198,7 @@ def test_rows_of_an_ablation_on_ray_share_one_training(tmp_path, monkeypatch):
 
 def test_a_machine_that_is_lost_costs_a_fresh_run_no_checkpoint(tmp_path, monkeypatch):
     planned = plan(["ncm"], ["doodles"], [0], [None], [*SMALL, "training.epochs=2"], tmp_path)
-    earlier = planned[0].out / "checkpoints" / "base" / "step-00000007.json"
+    earlier = planned[0].out / "checkpoints" / "base" / "step-00000007.safetensors"
     earlier.parent.mkdir(parents=True)
     earlier.write_text("what --fresh is to forget")
 

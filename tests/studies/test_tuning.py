@@ -92,7 +92,7 @@ def test_the_command_tries_the_grid_and_writes_the_best_recipe(tmp_path):
     grid = ["--grid", "method.gamma=[0.0,0.9]", "--grid", "method.resistance=[true]"]
     command = tune_here(tmp_path, *grid, "--by", "inc_avg", "--out", "chosen")
     assert command.process.exitcode == 0, command.stderr
-    trials = json.loads((tmp_path / "chosen" / "trials.json").read_text())
+    trials = json.loads((tmp_path / "chosen" / "trials.json").read_text())["trials"]
     assert [trial["changes"]["method.gamma"] for trial in trials] == [0.0, 0.9]
     best = max(trials, key=lambda trial: trial["inc_avg"])["changes"]["method.gamma"]
     assert f"gamma: {best}" in (tmp_path / "chosen" / "recipe.yaml").read_text()
@@ -180,7 +180,7 @@ def test_another_search_is_refused_where_one_lies_and_the_same_goes_on(tmp_path)
         assert contents(tmp_path / "chosen") == before
     afresh = tune_here(tmp_path, "--grid", "method.gamma=[0.2]", "--out", "chosen", "--fresh")
     assert afresh.process.exitcode == 0, afresh.stderr
-    (trial,) = json.loads((tmp_path / "chosen" / "trials.json").read_text())
+    (trial,) = json.loads((tmp_path / "chosen" / "trials.json").read_text())["trials"]
     assert trial["changes"] == {"method.gamma": 0.2}
 
 
@@ -214,13 +214,13 @@ def test_what_an_interrupted_search_has_tried_is_kept(tmp_path):
     stopped = fairshot(tmp_path, *arguments_of(*grid), before=stop_after_the_first_trial)
     assert stopped.process.exitcode == 130
     trials = tmp_path / "chosen" / "trials.json"
-    assert [row["changes"]["method.gamma"] for row in json.loads(trials.read_text())] == [0.1]
+    assert [row["changes"]["method.gamma"] for row in json.loads(trials.read_text())["trials"]] == [0.1]
     assert not (tmp_path / "chosen" / "recipe.yaml").exists()
     assert tune_here(tmp_path, *grid).process.exitcode == 0
     both = trials.read_text()
-    assert [row["changes"]["method.gamma"] for row in json.loads(both)] == [0.1, 0.4]
+    assert [row["changes"]["method.gamma"] for row in json.loads(both)["trials"]] == [0.1, 0.4]
     fairshot(tmp_path, *arguments_of(*grid), before=stop_after_the_first_trial)
-    assert [row["changes"]["method.gamma"] for row in json.loads(trials.read_text())] == [0.1, 0.4]
+    assert [row["changes"]["method.gamma"] for row in json.loads(trials.read_text())["trials"]] == [0.1, 0.4]
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,11 @@ import json
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import save_file
+import torch
 
+from fairshot.documents import write_json
 from fairshot.evaluation.result import Environment, Result
+from fairshot.tensor_files import write_tensors
 
 
 def make_result(
@@ -85,7 +87,7 @@ def write_run(folder: Path, result: Result, *, features: bool = True, trade_off:
                 {"name": "Resistance", "points": points[:4]},
             ]
         }
-        (folder / "tradeoff.json").write_text(json.dumps(rules))
+        write_json(folder / "tradeoff.json", json.dumps(rules))
     return folder
 
 
@@ -97,4 +99,5 @@ def write_features(folder: Path, result: Result, per_class: int = 4, width: int 
     g = np.maximum(centres[labels] + 0.08 * rng.standard_normal((len(labels), width)), 0)
     tensors = {"g": np.stack([g, g], axis=1).astype(np.float16), "labels": labels.astype(np.int64)}
     metadata = {"base_classes": str(len(result.sessions[0]))}
-    save_file(tensors, folder / "features.safetensors", metadata)
+    as_torch = {name: torch.from_numpy(value) for name, value in tensors.items()}
+    write_tensors(folder / "features.safetensors", as_torch, metadata)

@@ -1,7 +1,6 @@
 """Checkpoints: whole or absent, damaged ones refused by name; training goes on from each of them exactly."""
 
 import itertools
-import json
 import signal
 import threading
 from pathlib import Path
@@ -10,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from fairshot import files
 from fairshot.benchmarks.pictures import Pictures
@@ -20,7 +20,7 @@ from fairshot.methods.ncm import NCM
 from fairshot.models.embedder import ModelSettings
 from fairshot.models.pixels import crop_resize
 from fairshot.progress import Reporter
-from fairshot.training import checkpoints as module
+from fairshot.tensor_files import write_tensors
 from fairshot.training import loop
 from fairshot.training.batches import Batches
 from fairshot.training.checkpoints import Checkpoint, Checkpoints
@@ -74,10 +74,10 @@ def test_nothing_written_is_nothing_read(tmp_path):
 
 
 def test_the_last_two_are_kept_and_what_a_kill_left_is_removed(tmp_path):
-    (tmp_path / ".step-00000001.json.x1.partial").write_text("half")
-    (tmp_path / "step-00000001.safetensors").write_text("without its note")
+    (tmp_path / ".step-00000001.safetensors.x1.partial").write_text("half")
+    (tmp_path / "step-00000001.json").write_text("of another version")
     written(tmp_path, 3, 10, 200)
-    names = [f"step-00000{step}.{kind}" for step in ("010", "200") for kind in ("json", "safetensors")]
+    names = [f"step-00000{step}.safetensors" for step in ("010", "200")]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
@@ -88,25 +88,23 @@ def flip_a_bit(path: Path) -> None:
 
 
 DAMAGE = {
-    "a flipped bit": ("safetensors", flip_a_bit),
-    "truncated tensors": ("safetensors", lambda path: path.write_bytes(path.read_bytes()[:50])),
-    "no tensors": ("safetensors", Path.unlink),
-    "an empty note": ("json", lambda path: path.write_text("")),
-    "a truncated note": ("json", lambda path: path.write_text(path.read_text()[:20])),
-    "a note that is none": ("json", lambda path: path.write_text("3")),
-    "a note without a digest": ("json", lambda path: path.write_text("{}")),
+    "a flipped bit": flip_a_bit,
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:50]),
+    "empty": lambda path: path.write_bytes(b""),
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "without a checksum": lambda path: save_file({"a": torch.zeros(2)}, path),
+    "without a note": lambda path: write_tensors(path, {"a": torch.zeros(2)}, {}),
 }
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(tmp_path, kind):
-    suffix, damage = DAMAGE[kind]
     kept = written(tmp_path, 1, 2)
-    damage(tmp_path / f"step-00000002.{suffix}")
+    DAMAGE[kind](tmp_path / "step-00000002.safetensors")
     assert kept.read_last().step == 1
     (message,) = kept.reporter.messages
-    assert "step-00000002.safetensors is damaged" in message
-    damage(tmp_path / f"step-00000001.{suffix}")
+    assert "step-00000002.safetensors is " in message
+    DAMAGE[kind](tmp_path / "step-00000001.safetensors")
     assert kept.read_last() is None
 
 
@@ -119,17 +117,14 @@ def test_a_damaged_checkpoint_does_not_take_the_place_of_a_good_one(tmp_path):
     assert kept.read_last().step == 10
 
 
-@pytest.mark.parametrize("suffix", [".safetensors", ".json"])
-def test_a_checkpoint_half_written_does_not_exist(tmp_path, monkeypatch, suffix):
+@pytest.mark.parametrize("name", ["fsync", "replace"])
+def test_a_checkpoint_half_written_does_not_exist(tmp_path, monkeypatch, name):
     kept = written(tmp_path, 1)
-    write = module.write_atomically
 
-    def die(path, content):
-        if path.suffix == suffix:
-            raise KeyboardInterrupt
-        write(path, content)
+    def die(*_):
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "write_atomically", die)
+    monkeypatch.setattr(files.os, name, die)
     with pytest.raises(KeyboardInterrupt):
         kept.write(checkpoint(2))
     assert kept.read_last().step == 1
@@ -290,6 +285,7 @@ def test_stopped_after_every_step_training_ends_exactly_as_if_never_stopped(tmp_
     for key, value in never.items():
         assert torch.equal(always[key], value), key
     assert [row["loss"] for row in resumed_curve] == [row["loss"] for row in curve]
-    note = json.loads(max(tmp_path.rglob("*.json")).read_text())
-    assert note["step"] == 9
+    last = Checkpoints(tmp_path / "base").read_last()
+    assert last.step == 9
+    note = last.note
     assert note["seconds"] > note["epoch_seconds"] >= 0

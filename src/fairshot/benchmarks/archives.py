@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import shutil
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -20,6 +21,12 @@ from fairshot.progress import SILENT, Reporter
 SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".zip")
 BYTES_LIMIT = 16 * 2**30  # of all files together
 FILES_LIMIT = 500_000
+HEADER_LIMIT = 2**16  # bytes of the name of a member and of what else is noted about it
+LONGEST = 200  # characters of a name that messages repeat
+_EXTENDED = (  # types of headers before that of the member itself, for long names and further notes
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+)
 _STAMP = ".unpacked-from"
 _UNREADABLE = (
     OSError,
@@ -29,6 +36,8 @@ _UNREADABLE = (
     zipfile.BadZipFile,
     lzma.LZMAError,
     zlib.error,
+    struct.error,
+    ValueError,
 )
 
 
@@ -52,18 +61,20 @@ def unpack(archive: Path, reporter: Reporter = SILENT, bytes_limit: int = BYTES_
     folder = unpack_folder(archive)
     partial = archive.with_name(f".{folder.name}.partial")
     try:
-        stamp = f"{archive.stat().st_size} {archive.stat().st_mtime_ns}"
+        stamp = f"{archive.stat().st_size} {archive.stat().st_mtime_ns}".encode()
         with FileLock(archive.with_name(f".{archive.name}.lock")):  # nobody else has the partial folder
-            if (folder / _STAMP).is_file() and (folder / _STAMP).read_text() == stamp:
+            if (folder / _STAMP).is_file() and (folder / _STAMP).read_bytes() == stamp:
                 return folder
             shutil.rmtree(partial, ignore_errors=True)
             try:
                 _unpack_into(partial, archive, reporter, bytes_limit)
-                (partial / _STAMP).write_text(stamp)
+                (partial / _STAMP).write_bytes(stamp)
                 shutil.rmtree(folder, ignore_errors=True)
                 partial.rename(folder)
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
+    except UserError:
+        raise
     except _UNREADABLE as problem:
         raise UserError(f"{archive} cannot be unpacked: {problem}") from problem
     return folder
@@ -105,7 +116,7 @@ def _inside(archive: Path, name: str) -> PurePosixPath:
     outside = path.is_absolute() or ".." in path.parts or not path.parts
     if outside or ":" in path.parts[0] or "\0" in name:
         raise UserError(
-            f"{archive} is refused: its member {name!r} lies outside the folder it is unpacked into"
+            f"{archive} is refused: its member {name[:LONGEST]!r} lies outside the folder it is unpacked into"
         )
     return path
 
@@ -120,8 +131,22 @@ def _members(archive: Path) -> Iterator[Members]:
         with zipfile.ZipFile(archive) as zip_file:
             yield _zip_members(archive, zip_file)
     else:
-        with archive.open("rb") as raw, tarfile.open(fileobj=raw, mode="r:*") as tar:
+        with archive.open("rb") as raw, tarfile.open(fileobj=raw, mode="r:*", tarinfo=_Header) as tar:
             yield _tar_members(archive, tar, raw)
+
+
+class _Header(tarfile.TarInfo):
+    """The header of a member, which tarfile would read into memory and parse whatever its size."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type in _EXTENDED and self.size > HEADER_LIMIT:
+            raise tarfile.ReadError(f"one of its headers has more than {HEADER_LIMIT:,} bytes")
+        return super()._proc_member(archive)  # type: ignore[misc,no-any-return]
+
+    def _refuse_sparse(self, *_: object) -> None:
+        raise tarfile.ReadError("it holds a sparse file, whose header may not end")
+
+    _proc_sparse = _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _refuse_sparse
 
 
 def _zip_members(archive: Path, zip_file: zipfile.ZipFile) -> Members:
@@ -136,7 +161,8 @@ def _zip_members(archive: Path, zip_file: zipfile.ZipFile) -> Members:
 
 def _tar_members(archive: Path, tar: tarfile.TarFile, raw: IO[bytes]) -> Members:
     passed = 0
-    for member in tar:
+    for count, member in enumerate(tar, start=1):
+        _within_limits(archive, 0, count, BYTES_LIMIT)  # folders count too: each takes memory
         if member.isdir():
             continue
         content = tar.extractfile(member) if member.isreg() else None
@@ -147,4 +173,4 @@ def _tar_members(archive: Path, tar: tarfile.TarFile, raw: IO[bytes]) -> Members
 
 
 def _not_a_file(archive: Path, name: str) -> UserError:
-    return UserError(f"{archive} is refused: its member {name!r} is a link or a device, not a file")
+    return UserError(f"{archive} is refused: its member {name[:LONGEST]!r} is a link or a device, not a file")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -34,6 +35,7 @@ from fairshot.files import write_atomically
 from fairshot.progress import SILENT, Reporter
 
 VERSION = b"1"
+KEY = re.compile(rb"[0-9a-f]{32}")
 BLOCK = 2**24  # bytes under one checksum
 CHUNK = 32  # files that a worker decodes at once
 WAVE = 2048  # files that are decoded before all are written, which bounds memory when the disk is slow
@@ -138,8 +140,8 @@ def _content_key(
         for lines in threads.map(lambda chunk: b"".join(map(_state, chunk)), chunks):
             state.update(lines)
         known = folder / f"{state.hexdigest()}.key"
-        if known.is_file():
-            return known.read_text()
+        if known.is_file() and KEY.fullmatch(key := known.read_bytes()):  # else it is damaged
+            return key.decode()
         with reporter.track("reading the files", len(files)) as advance:
             for digests in threads.map(lambda chunk: list(map(_digest, chunk)), chunks):
                 contents.update(b"".join(digests))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from fairshot.benchmarks.cache import Resize, cached_pictures
 from fairshot.benchmarks.images import is_image_name
@@ -20,8 +20,8 @@ from fairshot.benchmarks.stream import (
     StreamSettings,
     resolve_protocol,
 )
+from fairshot.documents import read_model, write_json
 from fairshot.errors import UserError
-from fairshot.files import write_atomically
 from fairshot.progress import SILENT, Reporter
 
 FILE_NAME = "split.json"
@@ -43,14 +43,23 @@ class TooFewImages(UserError):
         )
 
 
+def _inside_the_folder(name: str) -> str:
+    if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name:
+        raise ValueError("expected the name of a file inside the folder of photographs")
+    return name
+
+
+FileName = Annotated[str, AfterValidator(_inside_the_folder)]
+
+
 class ClassSplit(BaseModel):
     """The images of a class, by file names relative to the folder of photographs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
-    train: tuple[str, ...]
-    test: tuple[str, ...]
+    train: tuple[FileName, ...]
+    test: tuple[FileName, ...]
 
 
 class Split(BaseModel):
@@ -59,14 +68,21 @@ class Split(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     seed: int
-    base_classes: int
-    way: int
-    shots: int
-    sessions: int
+    base_classes: int = Field(ge=1)
+    way: int = Field(ge=1)
+    shots: int = Field(ge=1)
+    sessions: int = Field(ge=0)
     classes: tuple[ClassSplit, ...]  # in the order of the stream
     skipped: dict[str, str]  # files that are not used, and why
     pictures: str = ""  # digest of the folder's content, to tell it from others of the same name
     photos: str | None = None  # the folder of the photographs when the split was last used
+
+    @model_validator(mode="after")
+    def _classes_fit_the_sessions(self) -> Self:
+        expected = self.base_classes + self.way * self.sessions
+        if len(self.classes) != expected:
+            raise ValueError(f"{expected} classes expected, {len(self.classes)} given")
+        return self
 
     def lying_in(self, photos: Path) -> Self:
         """Return this split with the folder in which its images lie."""
@@ -74,16 +90,13 @@ class Split(BaseModel):
 
     def write(self, folder: Path) -> None:
         """Write `split.json` into the folder of a run."""
-        write_atomically(folder / FILE_NAME, (self.model_dump_json(indent=1) + "\n").encode())
+        write_json(folder / FILE_NAME, self.model_dump_json(indent=1) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read a split from its file, or from the folder of a run."""
         path = path / FILE_NAME if path.is_dir() else path
-        try:
-            return cls.model_validate_json(path.read_bytes())
-        except (OSError, ValueError) as problem:
-            raise UserError(f"{path} is not a split this version can read: {problem}") from problem
+        return read_model(path, cls, "a split")
 
     def check(self, settings: StreamSettings) -> None:
         """Refuse settings that ask for other sessions than those of the split."""

@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 import typer
 
 from fairshot.cli.console import ConsoleReporter, this_command
-from fairshot.cli.options import Base, Device, Fresh, Root, Seed, Set, study_options
+from fairshot.cli.options import Base, Device, Fresh, Root, Seed, Set, Trust, study_options
 from fairshot.cli.run import present
+from fairshot.cli.trust import load_trusted
 from fairshot.files import write_atomically
 
 BENCHMARK = "cifar100"
@@ -34,6 +35,7 @@ def ablate_command(
     table: TableName,
     recipe: RecipeName = None,
     set_: Set = [],  # noqa: B006 - typer copies it
+    trust: Trust = False,
     seed: Seed = None,
     device: Device = "auto",
     out: Out = None,
@@ -52,9 +54,10 @@ def ablate_command(
     from fairshot.reporting.ablations import components_page, features_page
     from fairshot.studies import ablate
 
-    out = out or Path("runs") / f"ablation-{table}"
+    recipe, out = recipe or default_recipe(BENCHMARK), out or Path("runs") / f"ablation-{table}"
+    load_trusted(recipe, set_, seed, trust)
     options = study_options(ConsoleReporter(), device, None, root, fresh)
-    done = ablate(table, recipe or default_recipe(BENCHMARK), out, set_, seed, base, options)
+    done = ablate(table, recipe, out, set_, seed, base, options)
     present({done.runs[row]: result for row, result in done.results.items()}, out)
     page = components_page if table == "components" else features_page
     write_atomically(out / PAGE, page(done.runs, this_command()).encode())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Collection
@@ -16,6 +15,7 @@ from typer.core import TyperCommand
 from fairshot import errors, progress
 from fairshot.benchmarks.dataset import Dataset, MissingData, WrongData
 from fairshot.benchmarks.image_folder import TooFewImages
+from fairshot.documents import load_json
 from fairshot.errors import first_of
 from fairshot.server.errors import AddressUnavailable
 from fairshot.teaching import errors as store_errors
@@ -23,11 +23,15 @@ from fairshot.teaching import errors as store_errors
 ANOTHER_FOLDER = "give another --out, or give another --pseudo"
 OPTIONS: dict[type, str] = {
     errors.BadOverride: "; an example is --set training.epochs=10",
+    errors.MethodNotLoaded: (
+        "; commands that name the file can use it: fairshot run BENCHMARK/file.py:Class, or compare"
+    ),
     errors.NoGPU: "; use --device cpu",
     errors.UnevenEpisode: ", or another number of --processes",
     TooFewImages: "; to teach classes from all images, without a test, use fairshot new and fairshot teach",
     errors.FolderUnusable: f"; {ANOTHER_FOLDER}",
     errors.FolderOccupied: f"; {ANOTHER_FOLDER}, or begin anew in this one with --fresh",
+    errors.CodeNotTrusted: ": --trust",
     errors.CodeChanged: f"; {ANOTHER_FOLDER}, or begin anew in this one with --fresh",
     errors.OtherTraining: ", --set the others alike",
     errors.OtherImages: (
@@ -38,13 +42,16 @@ OPTIONS: dict[type, str] = {
     errors.HeldOutUnfit: "; give a smaller --held-out",
     AddressUnavailable: "; give another --port or --host",
     store_errors.StoreDamaged: "; an archive is unpacked by: fairshot import ARCHIVE NEW_STORE",
-    store_errors.RunNotRestored: "; run it anew: fairshot run --fresh",
     store_errors.UnknownBackbone: "; give --backbone another name",
     store_errors.PretrainedWeightsMissing: ": --weights FILE.safetensors",
     store_errors.UnusableWeights: "; give another file, or none, with --weights",
     store_errors.NoBaseFolder: "; give another folder with --base",
     store_errors.TooFewHeldOut: "; give more images, or leave --choose-threshold out",
     store_errors.UnsupportedRun: "; train one with: fairshot run",
+}
+OF_A_RUN = {  # files that a run makes anew
+    *("recipe.yaml", "result.json", "split.json", "model.safetensors", "features.safetensors"),
+    *("training.csv", "method.py"),
 }
 NAMED = 5  # runs that advice names
 SMALL_SIZE, SMALL_RESIZE = 32, 36  # pixels of images that a CPU can learn from in minutes
@@ -107,8 +114,8 @@ def _default_method_first(result: Path) -> tuple[bool, Path]:
     from fairshot.recipes import DEFAULT_METHOD  # takes seconds to import, and few errors need it
 
     try:
-        return json.loads(result.read_bytes()).get("method") != DEFAULT_METHOD, result
-    except (OSError, ValueError, AttributeError):  # it is no result, or not readable
+        return load_json(result).get("method") != DEFAULT_METHOD, result
+    except errors.UserError:  # it is no result, or not readable
         return True, result
 
 
@@ -137,10 +144,23 @@ def _(problem: errors.UnknownRecipe) -> str:
 
 
 @advice.register
-def _(problem: errors.MethodNotLoaded) -> str:
-    if problem.kept is None:
-        return "; commands that name the file can use it: fairshot run BENCHMARK/file.py:Class, or compare"
-    return f", or add --set {shlex.quote(f'method.name={problem.recipe.parent / problem.kept}')}"
+def _(problem: errors.DamagedFile) -> str:
+    """Name the command that makes a file of a run or a search anew."""
+    if problem.path.name == "search.json":
+        return "; search anew: fairshot tune --fresh"
+    return "; run it anew: fairshot run --fresh" if problem.path.name in OF_A_RUN else ""
+
+
+@advice.register
+def _(problem: errors.FileRefused) -> str:
+    return "; run it anew: fairshot run --fresh" if problem.path.name == "model.safetensors" else ""
+
+
+@advice.register
+def _(problem: errors.TrainingDiverged) -> str:
+    if problem.phase:  # its settings are those of the method
+        return ""
+    return f": --set training.learning_rate={problem.learning_rate / 10:g} --fresh"
 
 
 def how_to_get(dataset: Dataset) -> str:
@@ -182,7 +202,7 @@ def _(problem: store_errors.ClassExists) -> str:
 
 
 @advice.register
-def _(problem: store_errors.RunWithoutWeights) -> str:
+def _(problem: store_errors.RunWithoutWeights | store_errors.RunNotRestored) -> str:
     run = problem.path.parent
     return f": fairshot run {shlex.quote(str(run / 'recipe.yaml'))} --out {shlex.quote(str(run))} --fresh"
 

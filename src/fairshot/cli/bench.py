@@ -13,8 +13,9 @@ from typing import Annotated
 import typer
 
 from fairshot.cli.console import ConsoleReporter
-from fairshot.cli.options import Device, Set
+from fairshot.cli.options import Device, Set, Trust
 from fairshot.cli.tables import print_table
+from fairshot.cli.trust import load_trusted
 
 app = typer.Typer(
     name="bench", help="Measure speed, beside the plain way to do the same.", no_args_is_help=True
@@ -34,17 +35,16 @@ def train_command(
     images: Annotated[int, typer.Option(min=8, help="Training images; random pixels.")] = 30_000,
     plain_steps: Annotated[int, typer.Option(min=5, help="Steps of the plain way that are timed.")] = 30,
     set_: Set = [],  # noqa: B006 - typer copies it
+    trust: Trust = False,
 ) -> None:
     """Images per second of base training, and its share of what the hardware's matrix products reach."""
-    from fairshot.recipes import default_recipe, load_recipe
+    from fairshot.recipes import default_recipe
     from fairshot.speed.train import measure_training
     from fairshot.training.hardware import choose_hardware, describe_device
 
-    recipe = recipe or default_recipe("cifar100")
+    chosen = load_trusted(recipe or default_recipe("cifar100"), set_, None, trust)
     fabric = choose_hardware(device)
-    rows = measure_training(
-        load_recipe(recipe, set_), fabric, classes, images, plain_steps, ConsoleReporter("bench")
-    )
+    rows = measure_training(chosen, fabric, classes, images, plain_steps, ConsoleReporter("bench"))
     cells = (
         (
             row.name,

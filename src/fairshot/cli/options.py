@@ -21,6 +21,10 @@ Set = Annotated[
         help="Change a key of the recipe; as often as needed: training.epochs=10",
     ),
 ]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Run the Python code that a recipe file names; it can do all that you can."),
+]
 Seed = Annotated[int | None, typer.Option(help="Seed of everything random; the recipe's own if not given.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Fresh = Annotated[

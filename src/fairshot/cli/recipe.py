@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from fairshot.cli.console import CONSOLE
-from fairshot.cli.options import Set
+from fairshot.cli.options import Set, Trust
+from fairshot.cli.trust import load_trusted
 
 app = typer.Typer(name="recipe", help="Recipes: what they say, key by key.", no_args_is_help=True)
 
@@ -21,9 +22,10 @@ def _group() -> None:
 def show_command(
     name: Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe by its name or path.")],
     set_: Set = [],  # noqa: B006 - typer copies it
+    trust: Trust = False,
 ) -> None:
     """Print a recipe with every default filled in and the meaning of each key: YAML that `run` takes."""
-    from fairshot.recipes import annotated_yaml, load_recipe  # torch takes seconds to import
+    from fairshot.recipes import annotated_yaml  # torch takes seconds to import
 
-    text = annotated_yaml(load_recipe(name, set_))
+    text = annotated_yaml(load_trusted(name, set_, None, trust))
     CONSOLE.print(text, end="", markup=False, highlight=False, soft_wrap=True)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
-from fairshot.cli.options import Base, Data, Device, Fresh, Minutes, Root, Seed, Set
+from fairshot.cli.options import Base, Data, Device, Fresh, Minutes, Root, Seed, Set, Trust
+from fairshot.cli.trust import load_trusted
 from fairshot.errors import UserError
 from fairshot.progress import SILENT, Reporter
 
@@ -49,6 +50,7 @@ def run_command(
     split: Split = None,
     base: Base = None,
     set_: Set = [],  # noqa: B006 - typer copies it
+    trust: Trust = False,
     seed: Seed = None,
     device: Device = "auto",
     processes: Processes = 1,
@@ -64,12 +66,12 @@ def run_command(
     """
     from fairshot.evaluation.experiment import RunOptions, run
     from fairshot.evaluation.run_folder import LOG
-    from fairshot.recipes import default_recipe, load_recipe
+    from fairshot.recipes import default_recipe
     from fairshot.training.hardware import choose_hardware
 
     if split is not None and data is None:
         raise UserError("--split goes with --data: it says how own pictures were split")
-    chosen = load_recipe(recipe or default_recipe("folder" if data else "doodles"), set_, seed)
+    chosen = load_trusted(recipe or default_recipe("folder" if data else "doodles"), set_, seed, trust)
     source = source_name(chosen, data)
     folder = out or Path("runs") / f"{source}-{chosen.method_name}-seed{chosen.seed}"
     fabric = choose_hardware(device, processes, machines)

@@ -12,7 +12,7 @@ import typer
 from fairshot.cli.console import CONSOLE
 from fairshot.errors import UserError
 
-TOKEN_VARIABLE = "FAIRSHOT_TOKEN"
+TOKEN_VARIABLE = "FAIRSHOT_TOKEN"  # noqa: S105 - the name of a variable, no token
 
 
 def serve_command(

@@ -7,18 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import yaml
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter
-from fairshot.cli.options import Data, Device, Fresh, HeldOut, Novel, Root, Seed, Set, study_options
+from fairshot.cli.options import Data, Device, Fresh, HeldOut, Novel, Root, Seed, Set, Trust, study_options
 from fairshot.cli.run import source_name
 from fairshot.cli.suggestions import picture_options
+from fairshot.cli.trust import load_trusted
+from fairshot.documents import BadYAML, parse_yaml
 from fairshot.errors import UserError
 
 if TYPE_CHECKING:
     from fairshot.recipes import Recipe
 
 
+LONGEST = 200  # characters of a value that messages repeat
 RecipeName = Annotated[
     str, typer.Argument(metavar="RECIPE", help="A recipe: benchmark/method, or a YAML file.")
 ]
@@ -47,6 +49,7 @@ def tune_command(
     recipe: RecipeName,
     grid: Grid,
     set_: Set = [],  # noqa: B006 - typer copies it
+    trust: Trust = False,
     by: By = "both",
     novel: Novel = None,
     held_out: HeldOut = None,
@@ -63,12 +66,11 @@ def tune_command(
     """
     # All this takes seconds to import, and --help needs none.
     from fairshot.evaluation.run_folder import LOG
-    from fairshot.recipes import load_recipe
     from fairshot.studies import tune
 
     values = _values(grid)
+    given = load_trusted(recipe, set_, seed, trust)
     if out is None:
-        given = load_recipe(recipe, set_, seed)
         out = Path("runs") / f"tuning-{source_name(given, data)}-{given.method_name}"
     options = study_options(ConsoleReporter("tune", out / LOG), device, data, root, fresh)
     found = tune(recipe, values, out, set_, seed, by, novel, held_out, options)
@@ -93,10 +95,11 @@ def _values(grid: list[str]) -> dict[str, list[Any]]:
     for axis in grid:
         key, equals, text = axis.partition("=")
         try:
-            values = yaml.safe_load(text) if equals else None
-        except yaml.YAMLError:
+            values = parse_yaml(text) if equals else None
+        except BadYAML:
             values = None
         if not isinstance(values, list) or not values:
-            raise UserError(f"--grid {axis!r}: expected key=[values], for example 'method.gamma=[0.1,0.2]'")
+            given = axis[:LONGEST]
+            raise UserError(f"--grid {given!r}: expected key=[values], for example 'method.gamma=[0.1,0.2]'")
         found[key.strip()] = values
     return found

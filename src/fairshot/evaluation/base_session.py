@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import load
+from torch import Tensor
 
 from fairshot.benchmarks.stream import Stream
-from fairshot.errors import OtherImages, OtherTraining, UserError, first_of
+from fairshot.errors import FileRefused, OtherImages, OtherTraining, UserError, first_of
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import MODEL, RESULT, recipe_of
 from fairshot.methods import build
 from fairshot.methods.method import Method
 from fairshot.recipes import Recipe
 from fairshot.settings import differences
+from fairshot.tensor_files import check_tensors, read_metadata, read_tensors
 from fairshot.training.batches import seed_of
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 BASE_IMAGES = "base_images"  # in the metadata of a model: the digest of what it was trained on
+Restored = TypeVar("Restored")
 NAMED = 5  # classes that a message names
 
 
@@ -50,12 +52,22 @@ def load_base_session(run: Path, recipe: Recipe, method: Method[Any], stream: St
     anew.
     """
     method.embedder.to(fabric.device)
-    tensors = load((run / MODEL).read_bytes())
-    if recipe_of(run) == recipe:
-        method.restore(tensors)
-    else:
-        method.restore_modules(tensors)
+    same = recipe_of(run) == recipe
+    load_model(run / MODEL, method.restore if same else method.restore_modules)
+    if not same:
         method.init_base_classifiers(stream.base.train)
+
+
+def load_model(path: Path, restore: Callable[[dict[str, Tensor]], Restored]) -> Restored:
+    """Restore something from the model of a run; one that does not fit the recipe of the run is refused."""
+    tensors = read_tensors(path)
+    try:
+        return restore(tensors)
+    except UserError:
+        raise
+    except (LookupError, TypeError, ValueError, RuntimeError) as problem:
+        reason = str(problem).partition("\n")[0]
+        raise FileRefused(path, f"it does not fit the recipe of its run: {reason}") from None
 
 
 def check_base(run: Path, recipe: Recipe) -> None:
@@ -71,8 +83,8 @@ def check_base(run: Path, recipe: Recipe) -> None:
 
 def check_images(run: Path, stream: Stream) -> None:
     """Refuse a run whose base session was on other images; if it noted none, on other classes."""
-    with safe_open(run / MODEL, "pt") as model:
-        known = (model.metadata() or {}).get(BASE_IMAGES)
+    check_tensors(run / MODEL)
+    known = read_metadata(run / MODEL).get(BASE_IMAGES)
     ours = list(stream.class_names[: stream.base_classes])
     theirs = Result.read(run).base_names if (run / RESULT).is_file() else ours
     same = theirs == ours if known is None else known == stream.base.train.sha256()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import math
 import time
@@ -13,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors.torch import save
 
 from fairshot.benchmarks import load_stream
 from fairshot.benchmarks.cache import Resize
 from fairshot.benchmarks.image_folder import Split, load_folder, replay_folder
 from fairshot.benchmarks.stream import Stream
+from fairshot.documents import read_yaml_text
 from fairshot.errors import CodeChanged, FolderOccupied, FolderUnusable, PicturesNotFound
 from fairshot.evaluation.base_session import (
     BASE_IMAGES,
@@ -49,8 +50,9 @@ from fairshot.methods.method import Method
 from fairshot.methods.plugins import plugin_file
 from fairshot.models.embedder import ModelSettings
 from fairshot.progress import SILENT, Reporter, RunFinished, SlowTraining
-from fairshot.recipes import Recipe
+from fairshot.recipes import Recipe, write_recipe
 from fairshot.settings import differences
+from fairshot.tensor_files import write_tensors
 from fairshot.training.hardware import describe_device
 from fairshot.training.loop import Trainer
 from fairshot.training.state import Row
@@ -127,8 +129,9 @@ def _run(recipe: Recipe, stream: Stream, method: Method[Any], options: RunOption
     if not options.fabric.is_global_zero:
         return None
     seen = {BASE_IMAGES: stream.base.train.sha256()}
-    write_atomically(options.out / MODEL, save(_plain(method.tensors()), metadata=seen))
-    write_atomically(options.out / TRAINING, _as_csv(trainer.history))
+    write_tensors(options.out / MODEL, method.tensors(), seen)
+    curve = _as_csv(trainer.history)
+    write_atomically(options.out / TRAINING, curve)
     outcome = run_sessions(method, stream, options.reporter)
     seconds = {
         "compilation": trainer.compile_seconds,
@@ -136,7 +139,7 @@ def _run(recipe: Recipe, stream: Stream, method: Method[Any], options: RunOption
         "sessions": time.monotonic() - trained,
     }
     _write_features(outcome, method.base_classes, options.out)
-    result = _result(recipe, stream, options, method, outcome, seconds)
+    result = _result(recipe, stream, options, method, outcome, seconds, curve)
     result.write(options.out)
     return result
 
@@ -209,6 +212,7 @@ def _result(
     method: Method[Any],
     outcome: Outcome,
     seconds: dict[str, float],
+    curve: bytes,
 ) -> Result:
     return Result(
         method=recipe.method_name,
@@ -225,6 +229,7 @@ def _result(
         environment=Environment.current(describe_device(options.fabric)),
         base=None if options.base is None else str(options.base),
         pictures=Split.read(options.out).pictures if had_own_pictures(options.out) else "",
+        training_sha256=hashlib.sha256(curve).hexdigest(),
     )
 
 
@@ -238,8 +243,9 @@ def _prepared(recipe: Recipe, options: RunOptions) -> Iterator[None]:
             clear_run(out, options.call)
         remove_partial(out)
         if not (out / RECIPE).is_file():
-            write_atomically(out / RECIPE, recipe.as_yaml().encode())
+            write_recipe(out / RECIPE, recipe, code)
         elif (recorded := recorded_recipe(out)) != recipe:
+            read_yaml_text(out / RECIPE)  # a damaged one is called so
             known = "unknown here" if recorded is None else differences(recorded.as_dict(), recipe.as_dict())
             raise FolderOccupied(out, f"a run of another recipe: {known}")
         if own is not None and code_has_changed(out, recipe.method_name):
@@ -262,8 +268,4 @@ def _write_features(outcome: Outcome, base_classes: int, out: Path) -> None:
     tensors = {name: value.half() for name, value in outcome.features.items()}
     tensors["labels"] = torch.from_numpy(outcome.labels)
     metadata = {"base_classes": str(base_classes)}
-    write_atomically(out / FEATURES, save(_plain(tensors), metadata=metadata))
-
-
-def _plain(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name: value.contiguous().cpu() for name, value in tensors.items()}
+    write_tensors(out / FEATURES, tensors, metadata)

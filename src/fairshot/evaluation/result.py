@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import platform
 from importlib import metadata
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fairshot.benchmarks.pictures import Ints
-from fairshot.errors import NoRun, UserError
+from fairshot.documents import read_model, write_json
+from fairshot.errors import NoRun
 from fairshot.evaluation.metrics import Metrics, metrics_from_confusions
 from fairshot.evaluation.run_folder import RESULT
-from fairshot.files import write_atomically
 
+Count = Annotated[int, Field(ge=0, lt=2**53)]
 RECORDED_PACKAGES = ("fairshot", "torch", "torchvision", "timm", "lightning-fabric", "scikit-learn", "numpy")
 
 
@@ -56,13 +58,25 @@ class Result(BaseModel):
     recipe: dict[str, Any]
     class_names: list[str]
     sessions: list[list[int]]  # class ids that each session introduced
-    confusions: list[list[list[int]]]  # per session: rows true, columns predicted, over the classes seen
+    confusions: list[list[list[Count]]]  # per session: rows true, columns predicted, over the classes seen
     novel_only: list[float | None]  # per session: accuracy in % when only incremental classes may be answered
     transductive: bool  # whether unlabelled test images moved the classifiers (Calibration)
     seconds: dict[str, float]
     environment: Environment
     base: str | None = None  # the run whose base session was loaded, if one was
     pictures: str = ""  # of own pictures: a digest that tells them from others in a folder of the same name
+    training_sha256: str = ""  # of training.csv
+
+    @model_validator(mode="after")
+    def _matrices_fit_the_sessions(self) -> Self:
+        """Refuse matrices of another shape than the classes seen, of which metrics could not be computed."""
+        seen = list(accumulate(len(classes) for classes in self.sessions))
+        shapes = [[len(row) for row in matrix] for matrix in self.confusions]
+        if not seen or shapes != [[classes] * classes for classes in seen]:
+            raise ValueError("the confusion matrices do not fit the classes of the sessions")
+        if len(self.class_names) < seen[-1] or len(self.novel_only) != len(seen):
+            raise ValueError("there is not a name for each class and a number for each session")
+        return self
 
     @property
     def metrics(self) -> Metrics:
@@ -81,7 +95,7 @@ class Result(BaseModel):
 
     def write(self, folder: Path) -> None:
         """Write `result.json` into the folder of the run."""
-        write_atomically(folder / RESULT, (self.model_dump_json(indent=None) + "\n").encode())
+        write_json(folder / RESULT, self.model_dump_json() + "\n")
 
     @classmethod
     def read(cls, folder: Path) -> Result:
@@ -89,7 +103,4 @@ class Result(BaseModel):
         path = folder / RESULT
         if not path.is_file():
             raise NoRun(folder, RESULT)
-        try:
-            return cls.model_validate_json(path.read_bytes())
-        except ValueError as problem:
-            raise UserError(f"{path} is not a result this version can read: {problem}") from problem
+        return read_model(path, cls, "a result")

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fairshot.benchmarks.pictures import Ints
 from fairshot.benchmarks.stream import Stream
+from fairshot.errors import NotFinite
 from fairshot.evaluation.metrics import confusion_matrix
 from fairshot.methods.method import Method
 from fairshot.models.embedder import Features
@@ -42,13 +42,15 @@ def run_sessions(method: Method[Any], stream: Stream, reporter: Reporter = SILEN
                 _append(outcome.features, method.embed(session.test.pictures))
             else:
                 outcome.features = method.embed(stream.seen_test(t).pictures)
+            if not all(bool(value.isfinite().all()) for value in outcome.features.values()):
+                raise NotFinite(t, "the features of test images")
             outcome.labels = np.concatenate([outcome.labels, session.test.labels])
             adapts = t > 0 and method.transductive
             if adapts and not method.classifies_first:
                 method.adapt(outcome.features)
             answers = method.predict(outcome.features).cpu().numpy()
             outcome.confusions.append(confusion_matrix(outcome.labels, answers, stream.seen_classes(t)))
-            outcome.novel_only.append(_novel_only(method, outcome) if t > 0 else None)
+            outcome.novel_only.append(_novel_only(method, outcome, t) if t > 0 else None)
             if adapts and method.classifies_first:
                 method.adapt(outcome.features)
             advance()
@@ -60,9 +62,12 @@ def _append(features: Features, more: Features) -> None:
         features[name] = torch.cat([features[name], value]) if name in features else value
 
 
-def _novel_only(method: Method[Any], outcome: Outcome) -> float:
+def _novel_only(method: Method[Any], outcome: Outcome, session: int) -> float:
     """Accuracy in % on incremental classes when base classes may not be answered."""
     novel = torch.from_numpy(np.flatnonzero(outcome.labels >= method.base_classes))
     chosen = {name: value[novel.to(value.device)] for name, value in outcome.features.items()}
-    answers: Tensor = method.scores(chosen, novel_only=True).argmax(dim=1).cpu()
+    scores = method.scores(chosen, novel_only=True)
+    if scores.isnan().any():
+        raise NotFinite(session, "the scores of test images")
+    answers = scores.argmax(dim=1).cpu()
     return 100 * float((answers == torch.from_numpy(outcome.labels)[novel]).float().mean())

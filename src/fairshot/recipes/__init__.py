@@ -9,6 +9,7 @@ from fairshot.recipes.recipe import (
     load_recipe,
     read_recipe,
     recipe_names,
+    write_recipe,
 )
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "load_recipe",
     "read_recipe",
     "recipe_names",
+    "write_recipe",
 ]

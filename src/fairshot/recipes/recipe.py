@@ -7,6 +7,8 @@ stands alone, unless it says `extends: <benchmark>`: then it is merged with that
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -18,7 +20,16 @@ import yaml
 from pydantic import Field, ValidationError
 
 from fairshot.benchmarks.stream import StreamSettings
-from fairshot.errors import BadOverride, MethodNotLoaded, UnknownRecipe, UserError, did_you_mean
+from fairshot.documents import BadYAML, parse_yaml, read_yaml_text, write_yaml
+from fairshot.errors import (
+    BadOverride,
+    CodeNotTrusted,
+    DamagedFile,
+    MethodNotLoaded,
+    UnknownRecipe,
+    UserError,
+    did_you_mean,
+)
 from fairshot.methods import baseline, method_named, methods
 from fairshot.methods.method import MethodSettings
 from fairshot.methods.plugins import (
@@ -35,9 +46,13 @@ from fairshot.training.loop import TrainingSettings
 from fairshot.training.views import ViewSettings
 
 DEFAULT_METHOD = "sss"  # the one that is run where none is named
+LONGEST = 200  # characters of a change that messages repeat
 COMMON = "common"  # the file that the methods of a benchmark share
 EXTENDS = "extends"  # the key by which a recipe outside the package asks for it
 SECTIONS = ("benchmark", "model", "views", "training")  # beside the seed and the method
+CODE_DIGEST = re.compile(
+    rf"# {PLUGIN_COPY}: ([0-9a-f]{{64}})\n"
+)  # begins the recipe of a run that keeps code
 
 
 class BenchmarkSettings(StreamSettings):
@@ -99,12 +114,16 @@ def default_recipe(benchmark: str) -> str:
     return f"{benchmark}/{DEFAULT_METHOD}"
 
 
-def load_recipe(source: str, overrides: Iterable[str] = (), seed: int | None = None) -> Recipe:
+def load_recipe(
+    source: str, overrides: Iterable[str] = (), seed: int | None = None, trust: bool = False
+) -> Recipe:
     """Load a recipe by name (benchmark/method) or path, change some keys (`training.epochs=10`), check it.
 
     A method of one's own, `benchmark/file.py:Class`, is trained as the baseline is; a recipe for it names it
-    so too: `method.name: file.py:Class`, the file beside the recipe.
+    so too: `method.name: file.py:Class`, the file beside the recipe. Code that a recipe file names is run
+    only with `trust`; what `source` or an override names is the caller's own word.
     """
+    overrides = list(overrides)
     if PLUGIN_MARK in source:
         benchmark, _, method = source.partition("/")
         if benchmark not in _benchmarks():
@@ -112,12 +131,15 @@ def load_recipe(source: str, overrides: Iterable[str] = (), seed: int | None = N
             raise UserError(f"recipe: {source!r} names no benchmark{meant}")
         content = _read(f"{benchmark}/{baseline()}")
         content["method"] = {"name": method}
+        trust = True
     else:
         content = _read(source)
         _locate_method(source, content)
     for override in overrides:
         _apply(content, override)
-    _load_own_method(source, content)
+        named = override.partition("=")[0].strip() in ("method", "method.name")
+        trust = trust or (named and PLUGIN_MARK in override)
+    _load_own_method(source, content, trust)
     if seed is not None:
         content["seed"] = seed
     return check_recipe(content)
@@ -131,13 +153,19 @@ def read_recipe(path: Path) -> Recipe:
     """
     content = _read(str(path))
     _locate_method(str(path), content)
-    name = _method_name(content)
-    known = loaded_plugin(name) if PLUGIN_MARK in name else None
-    if known is not None:
+    code = _code_of(str(path), content)
+    if code is not None:
+        known = loaded_plugin(code)
+        if known is None:
+            raise MethodNotLoaded(path, _method_name(content))
         content["method"]["name"] = known.name
-    elif PLUGIN_MARK in name or (name not in methods() and plugin_class(path.parent / PLUGIN_COPY, name)):
-        raise MethodNotLoaded(path, name)
     return check_recipe(content)
+
+
+def write_recipe(path: Path, recipe: Recipe, code: bytes | None = None) -> None:
+    """Write the recipe of a run, with a checksum; `code` is the file of its method that the run keeps."""
+    digest = "" if code is None else f"# {PLUGIN_COPY}: {hashlib.sha256(code).hexdigest()}\n"
+    write_yaml(path, recipe.as_yaml() + digest)
 
 
 def check_recipe(content: Mapping[str, Any]) -> Recipe:
@@ -179,16 +207,31 @@ def _locate_method(source: str, content: dict[str, Any]) -> None:
         content["method"]["name"] = str(Path(source).parent / name)
 
 
-def _load_own_method(source: str, content: dict[str, Any]) -> None:
-    """Load a method of one's own that is named by its file, and go on with its name.
+def _load_own_method(source: str, content: dict[str, Any], trust: bool) -> None:
+    """Load a method of one's own if it is trusted or loaded already, and go on with its name."""
+    code = _code_of(source, content)
+    if code is None:
+        return
+    if not trust and loaded_plugin(code) is None:
+        raise CodeNotTrusted(source, Path(code.rpartition(":")[0]))
+    content["method"]["name"] = load_plugin(code).name
 
-    A run's recipe has the name alone, and its code is not run unasked: say how to ask for it.
+
+def _code_of(source: str, content: dict[str, Any]) -> str | None:
+    """Return `file.py:Class` of a method that is not of the package: as it is named, or the copy of a run.
+
+    A run's recipe has the name of the method alone, and the run keeps the file beside it.
     """
     name, kept = _method_name(content), Path(source).parent / PLUGIN_COPY
     if PLUGIN_MARK in name:
-        content["method"]["name"] = load_plugin(name).name
-    elif name not in methods() and (kind := plugin_class(kept, name)):
-        raise MethodNotLoaded(Path(source), name, f"{PLUGIN_COPY}:{kind}")
+        return name
+    if name in methods() or not kept.is_file() or not Path(source).is_file():
+        return None
+    written = CODE_DIGEST.search(read_yaml_text(Path(source)))
+    if written and hashlib.sha256(kept.read_bytes()).hexdigest() != written[1]:
+        raise DamagedFile(kept, "it is not the file that the run kept")
+    kind = plugin_class(kept, name)
+    return None if kind is None else f"{kept}:{kind}"
 
 
 def _packaged() -> dict[str, Traversable]:
@@ -243,17 +286,14 @@ def _read_file(source: str) -> str:
     path = Path(source)
     if not path.is_file():
         raise UnknownRecipe(source, recipe_names())
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise UserError(f"recipe: {source} cannot be read as text: {problem}") from None
+    return read_yaml_text(path)
 
 
 def _parse(text: str, source: str) -> dict[str, Any]:
     try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as problem:
-        raise UserError(f"recipe: {source} is not YAML: {problem}") from None
+        content = parse_yaml(text)
+    except BadYAML as problem:
+        raise UserError(f"recipe: {source} is not YAML that can be read: {problem}") from None
     if not isinstance(content, dict):
         raise UserError(f"recipe: {source} must hold keys and values, not {type(content).__name__}")
     return content
@@ -271,6 +311,6 @@ def _apply(content: dict[str, Any], override: str) -> None:
         if not isinstance(section, dict):
             raise BadOverride(override, f"{parent} is a value, not a section")
     try:
-        section[last] = yaml.safe_load(value)
-    except yaml.YAMLError:
-        raise BadOverride(override, f"{value!r} is not YAML") from None
+        section[last] = parse_yaml(value)
+    except BadYAML as problem:
+        raise BadOverride(override[:LONGEST], f"its value is not YAML that can be read: {problem}") from None

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file
-
 from fairshot import markdown
 from fairshot.errors import first_of
 from fairshot.evaluation.diagnostics import base_occupancy, losses
@@ -28,6 +26,7 @@ from fairshot.reporting.measures import BASE_INC, INC, INC_AVG, OVERALL, OVERALL
 from fairshot.reporting.tables import TRANSDUCTIVE, Row, Table, our_row, session_column, summary_column
 from fairshot.settings import flat
 from fairshot.studies.published import Published, published
+from fairshot.tensor_files import read_tensors
 
 BENCHMARK = "cifar100"  # on which the paper printed its ablations
 NOT_ALONE = "what lies between two of them is not owed to the parts alone"
@@ -143,7 +142,7 @@ def _diagnoses(results: Mapping[str, Result], runs: Mapping[str, Path]) -> str:
     """FMO is definition 3, over test images of base classes; the others are of the last session."""
     rows = []
     for name, result in results.items():
-        tensors = load_file(runs[name] / FEATURES)
+        tensors = read_tensors(runs[name] / FEATURES)
         fmo = base_occupancy(tensors["g"].float(), tensors["labels"], len(result.sessions[0]))
         last = result.metrics.sessions[-1]
         values = (fmo, result.novel_only[-1], last.misroute, last.base, last.inc)

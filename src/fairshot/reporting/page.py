@@ -66,8 +66,8 @@ def render_page(
         command=command,
         further=further,
         version=metadata.version("fairshot"),
-        style=Markup(_palette() + _data("report.css")),
-        script=Markup(_data("report.js")),
+        style=Markup(_palette() + _data("report.css")),  # noqa: S704 - of the package
+        script=Markup(_data("report.js")),  # noqa: S704 - of the package
     )
 
 

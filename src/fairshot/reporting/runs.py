@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import hashlib
+import io
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,10 +12,9 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 
-from fairshot.errors import NoRunsFound, UserError
+from fairshot.errors import DamagedFile, NoRunsFound, UserError
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import (
     CHECKPOINTS,
@@ -28,6 +29,7 @@ from fairshot.evaluation.run_folder import (
     TRIALS,
 )
 from fairshot.studies.tradeoff import TradeOff
+from fairshot.tensor_files import check_tensors
 
 TRACES = (RESULT, RECIPE, LOG, CHECKPOINTS, TRAINING)  # any of these makes a folder a run
 DEEPEST_COLLECTION = 2  # folders below the one that is asked for: whole disks are not searched
@@ -152,20 +154,21 @@ def read_run(folder: Path) -> Run:
         )
         missing.append(str(problem) if (folder / RESULT).is_file() else f"no {RESULT}: {resume}")
     try:
+        check_tensors(folder / FEATURES)
         _read_features(folder / FEATURES, first_alone=True)
         features_file = folder / FEATURES
     except (OSError, SafetensorError, KeyError, ValueError) as problem:
         missing.append(_lack(FEATURES, problem))
     try:
-        training = _read_training(folder / TRAINING)
+        training = _read_training(folder / TRAINING, "" if result is None else result.training_sha256)
         trained = bool(training)  # a finished run without a line has trained nothing
-    except (OSError, KeyError, ValueError) as problem:
+    except (OSError, KeyError, ValueError, TypeError, csv.Error) as problem:
         missing.append(_lack(TRAINING, problem))
     if (folder / TRADEOFF).is_file():
         try:
             trade_off = TradeOff.read(folder)
-        except ValidationError as problem:
-            missing.append(f"{TRADEOFF} cannot be read: {problem.error_count()} values do not fit")
+        except UserError as problem:
+            missing.append(_lack(TRADEOFF, problem))
     return Run(folder, result, features_file, training, trained, trade_off, tuple(missing))
 
 
@@ -206,8 +209,10 @@ def _read_features(path: Path, first_alone: bool = False) -> Features:
     return Features(views.astype(np.float32), labels, base_classes)
 
 
-def _read_training(path: Path) -> dict[str, NDArray[np.float64]]:
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
+def _read_training(path: Path, sha256: str) -> dict[str, NDArray[np.float64]]:
+    content = path.read_bytes()
+    if sha256 and hashlib.sha256(content).hexdigest() != sha256:
+        raise DamagedFile(path, "it is not the file of the result")
+    rows = list(csv.DictReader(io.StringIO(content.decode(), newline="")))
     columns = [name for name in TRAINING_COLUMNS if rows and name in rows[0]]
     return {name: np.array([float(row[name]) for row in rows]) for name in columns}

@@ -13,9 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import yaml
-
 from fairshot.benchmarks.stream import Stream
+from fairshot.documents import parse_yaml
 from fairshot.errors import TrainingStopped, UserError
 from fairshot.evaluation.run_folder import LOG
 from fairshot.methods.plugins import load_plugin, plugin_sources
@@ -138,7 +137,7 @@ def _run_there(task: Task) -> UserError | TrainingStopped | None:
     if minutes <= 0:
         return TrainingStopped("the time was up before it began")
     options = replace(task.options, max_minutes=minutes, reporter=LogReporter(task.out / LOG))
-    recipe = check_recipe(yaml.safe_load(task.recipe))
+    recipe = check_recipe(parse_yaml(task.recipe))
     planned = PlannedRun(recipe, task.out, base=task.base, split=task.split, prepare=task.prepare)
     return run_planned(planned, options, choose_hardware(options.device), task.call).problem
 

@@ -15,13 +15,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from fairshot import markdown
 from fairshot.benchmarks.pictures import Ints, Pictures
 from fairshot.benchmarks.stream import Stream
 from fairshot.classifiers.similarity import similarity
+from fairshot.documents import read_model, write_json
 from fairshot.errors import UserError
 from fairshot.evaluation.base_session import restore_method
 from fairshot.evaluation.experiment import RunOptions, load_pictures
@@ -45,6 +46,8 @@ LOST = (
 class Damage(BaseModel):
     """The worst that so many images of a kind did."""
 
+    model_config = ConfigDict(extra="forbid")
+
     kind: str
     images: int
     bounded: bool
@@ -55,6 +58,8 @@ class Damage(BaseModel):
 
 class Poisoning(BaseModel):
     """Overall accuracy in % with labelled images alone and with the natural stream, and the damages."""
+
+    model_config = ConfigDict(extra="forbid")
 
     command: str = ""
     benchmark: str
@@ -83,14 +88,14 @@ class Poisoning(BaseModel):
 
     def write(self, run: Path) -> None:
         """Write it and its page into the folder of a run."""
-        write_atomically(run / POISONING, (json.dumps(self.model_dump(), indent=1) + "\n").encode())
+        write_json(run / POISONING, json.dumps(self.model_dump(), indent=1) + "\n")
         page = f"`{self.command}`\n\n{self.summary} {LOST}:\n\n{markdown.table(HEAD, self.rows)}\n"
         write_atomically(run / POISONING_PAGE, page.encode())
 
     @classmethod
     def read(cls, run: Path) -> Poisoning:
         """Read what was written into the folder of a run."""
-        return cls.model_validate_json((run / POISONING).read_bytes())
+        return read_model(run / POISONING, cls, "a study of poisoning")
 
 
 def poison(run: Path, options: StudyOptions = StudyOptions()) -> Poisoning:  # noqa: B008 - it is frozen

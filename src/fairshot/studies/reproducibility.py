@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-import yaml
-
+from fairshot.documents import BadYAML, parse_yaml, read_yaml_text
 from fairshot.errors import UserError
 from fairshot.evaluation.result import Result
 from fairshot.studies.published import PublishedRow, published
@@ -55,7 +54,8 @@ def judge(results: Sequence[Result]) -> Verdict:
     """
     first, metrics = results[0], [result.metrics for result in results]
     rows: list[PublishedRow] = []
-    benchmark = first.recipe.get("benchmark") or {}
+    section = first.recipe.get("benchmark")
+    benchmark = section if isinstance(section, dict) else {}
     own_pictures = first.pictures or benchmark.get("name", first.benchmark) != first.benchmark
     if not own_pictures and benchmark.get("class_order_seed") is None:
         rows = published().of(first.method, first.benchmark, len(first.sessions))
@@ -74,9 +74,9 @@ def read_reasons(folder: Path, names: set[str]) -> dict[str, str]:
     if not path.is_file():
         return {}
     try:
-        reasons = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (yaml.YAMLError, UnicodeDecodeError) as problem:
-        raise UserError(f"{path} is not YAML: {problem}") from None
+        reasons = parse_yaml(read_yaml_text(path)) or {}
+    except BadYAML as problem:
+        raise UserError(f"{path} is not YAML that can be read: {problem}") from None
     if not isinstance(reasons, dict) or not all(isinstance(text, str) for text in reasons.values()):
         raise UserError(f"{path}: expected a line for each method, `method: why it is not reached`")
     if unknown := sorted(set(map(str, reasons)) - names):

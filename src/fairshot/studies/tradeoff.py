@@ -14,10 +14,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from fairshot import markdown
 from fairshot.benchmarks.stream import Stream
+from fairshot.documents import read_model, write_json
 from fairshot.errors import OtherImages, UserError
 from fairshot.evaluation.base_session import check_base, check_images, restore_method
 from fairshot.evaluation.experiment import RunOptions, had_own_pictures, load_pictures
@@ -45,6 +46,8 @@ HEAD = ("overall avg", "base avg", "inc avg", "harmonic mean avg", "both")  # of
 
 class CurvePoint(BaseModel):
     """What a rule reaches with one setting: averages over sessions, streams and splits, in percent."""
+
+    model_config = ConfigDict(extra="forbid")
 
     rule: str
     setting: float  # the parameter that moves along the curve of the rule
@@ -82,12 +85,16 @@ class CurvePoint(BaseModel):
 class RuleCurve(BaseModel):
     """A rule that favours novel classes, over its settings."""
 
+    model_config = ConfigDict(extra="forbid")
+
     name: str
     points: list[CurvePoint]
 
 
 class TradeOff(BaseModel):
     """The rules on the sessions of a run, and what was chosen of each on pseudo-novel classes."""
+
+    model_config = ConfigDict(extra="forbid")
 
     command: str = ""
     rules: list[RuleCurve]
@@ -110,13 +117,13 @@ class TradeOff(BaseModel):
 
     def write(self, run: Path) -> None:
         """Write it and its page into the folder of a run."""
-        write_atomically(run / TRADEOFF, json.dumps(self.model_dump()).encode())
+        write_json(run / TRADEOFF, json.dumps(self.model_dump()))
         write_atomically(run / TRADEOFF_PAGE, self.page().encode())
 
     @classmethod
     def read(cls, run: Path) -> TradeOff:
         """Read what was written into the folder of a run."""
-        return cls.model_validate_json((run / TRADEOFF).read_bytes())
+        return read_model(run / TRADEOFF, cls, "a trade-off")
 
     def page(self) -> str:
         """Return the chosen points and all points as tables in Markdown."""
@@ -176,7 +183,7 @@ def choose_gate(
         reporter.say(describe_split(stream, novel, held_out, seed, fabric) + f"; {draws} draws")
         streams.append(pseudo_streams(method, stream, novel, held_out, seed, draws, reporter))
     tried = search(streams, reporter)
-    write_atomically(folder / TRIALS, json.dumps([point.model_dump() for point in tried]).encode())
+    write_json(folder / TRIALS, json.dumps({"trials": [point.model_dump() for point in tried]}))
     chosen = choose(tried)
     for point in chosen.values():
         reporter.say(f"chosen: {point}")

@@ -12,9 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from fairshot.benchmarks.stream import Stream
+from fairshot.documents import load_json, write_json
 from fairshot.errors import FolderOccupied, FolderUnusable, UserError
 from fairshot.evaluation.experiment import RunOptions, load_pictures
 from fairshot.evaluation.result import Result
@@ -29,9 +30,8 @@ from fairshot.evaluation.run_folder import (
     TRIALS,
     lock_run,
 )
-from fairshot.files import write_atomically
 from fairshot.methods.plugins import plugin_file
-from fairshot.recipes import Recipe, load_recipe
+from fairshot.recipes import Recipe, load_recipe, write_recipe
 from fairshot.settings import differences, flat
 from fairshot.studies.execute import StudyOptions, execute
 from fairshot.studies.plan import PlannedRun
@@ -74,6 +74,14 @@ class Trial(BaseModel):
             f"inc {self.inc_avg:.2f}  harmonic mean {self.harmonic_mean_avg:.2f}  "
             f"novel-only {self.novel_only:.2f}  ({self.seconds:.0f} s of base session)"
         )
+
+
+class Trials(BaseModel):
+    """The trials of a search, in the order of its grid."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    trials: list[Trial]
 
 
 @dataclass(frozen=True)
@@ -120,7 +128,7 @@ def tune(
         best = max(range(len(trials)), key=lambda index: float(getattr(trials[index], by)))
         reporter.say(f"best by {by}: {trials[best]}")
         chosen = points[best][1]
-        write_atomically(out / RECIPE, chosen.as_yaml().encode())
+        write_recipe(out / RECIPE, chosen)
     return Tuning(trials, trials[best], chosen)
 
 
@@ -162,8 +170,8 @@ def _prepare(out: Path, asked: dict[str, Any], fresh: bool) -> None:
     if not (out / SEARCH).is_file():
         if (out / RECIPE).exists():
             raise FolderUnusable(out, f"holds a {RECIPE} that is not of this search")
-        write_atomically(out / SEARCH, json.dumps(asked).encode())
-    elif other := differences(json.loads((out / SEARCH).read_bytes()), asked):
+        write_json(out / SEARCH, json.dumps(asked))
+    elif other := differences(load_json(out / SEARCH), asked):
         raise FolderOccupied(out, f"another search: {other}")
 
 
@@ -194,7 +202,7 @@ def _run_trials(
         seconds = Result.read(base or run).seconds["base session"]
         trials[run] = Trial.of(changes_of[run], Result.read(run), seconds)
         ended = [trials[each.out] for each in planned if each.out in trials]
-        write_atomically(out / TRIALS, json.dumps([trial.model_dump() for trial in ended]).encode())
+        write_json(out / TRIALS, json.dumps({"trials": [trial.model_dump() for trial in ended]}))
         options.reporter.say(str(trials[run]))
         for name in (FEATURES,) if base is None else (FEATURES, MODEL):
             (run / name).unlink(missing_ok=True)  # large, and no other trial reads them

@@ -92,7 +92,7 @@ def _check_recorded(connection: sqlite3.Connection, base: DualClassifier) -> Non
 def _check_features(connection: sqlite3.Connection, layout: Layout) -> None:
     sizes = {"g": 4 * math.prod(layout.g), "g_tilde": layout.g_tilde and 4 * math.prod(layout.g_tilde)}
     for table, column in (("images", "g"), ("images", "g_tilde"), ("unlabelled", "g")):
-        for (blob,) in connection.execute(f"SELECT {column} FROM {table}"):
+        for (blob,) in connection.execute(f"SELECT {column} FROM {table}"):  # noqa: S608 - our names
             if (None if blob is None else len(blob)) != sizes[column]:
                 raise ValueError(f"features of another size than the embedder's in {table}")
             if blob is not None and not (np.abs(np.frombuffer(blob, "<f4")) < LARGEST).all():
@@ -132,7 +132,7 @@ def _check_event(kind: Any, detail: dict[str, int | str]) -> None:
 def _check_changes(connection: sqlite3.Connection) -> None:
     """Check what an undo would write."""
     ids = {
-        subject: {row[0] for row in connection.execute(f"SELECT id FROM {table}")}
+        subject: {row[0] for row in connection.execute(f"SELECT id FROM {table}")}  # noqa: S608 - our names
         for subject, table in TABLES.items()
     }
     for subject, key, *values in connection.execute("SELECT subject, key, before, after FROM changes"):

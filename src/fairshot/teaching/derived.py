@@ -120,7 +120,7 @@ def derive(
         change += extended.h_tilde.delta - h_tilde.delta
         rows = zip(images, layout.class_blobs(extended, base.classes), strict=True)
         connection.executemany(
-            f"INSERT INTO prototypes ({columns()['prototypes']}) VALUES (?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO prototypes ({columns()['prototypes']}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608 - our names
             [(*key, *blobs) for key, blobs in rows],
         )
     if bool(change.any()):

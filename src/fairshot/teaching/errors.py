@@ -46,17 +46,6 @@ class ArchiveRefused(UserError):
         super().__init__(f"{archive} cannot be imported: {reason}")
 
 
-class RunNotRestored(UserError):
-    """A run whose weights do not fit its recipe, or are of another version."""
-
-    def __init__(self, path: Path, reason: str) -> None:
-        self.path, self.reason = path, reason
-        super().__init__(
-            f"{path} is not what this version of fairshot makes a store from ({reason}): it is damaged, or "
-            "the run is of another version; run it again from the beginning"
-        )
-
-
 class NoClasses(UserError):
     """A store without classes was asked something."""
 

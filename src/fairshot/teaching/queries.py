@@ -51,7 +51,7 @@ def class_infos(
         SELECT c.id, c.name, (SELECT count(*) FROM images WHERE class = c.id AND {TAUGHT}),
           (SELECT min(id) FROM base WHERE class = c.id) AS rank
         FROM classes c WHERE c.name IS NOT NULL ORDER BY rank IS NULL, rank, c.name
-        """
+        """  # noqa: S608 - our condition
     ).fetchall()
     trained_on: dict[int, int] = {}
     for class_id, position in connection.execute("SELECT class, id - 1 FROM base"):
@@ -119,8 +119,8 @@ def _stored(
     connection: sqlite3.Connection, layout: Layout, where: str, at_most: int = -1, *values: int
 ) -> Stored:
     # The ids are chosen first, by an index that holds no features: rows are long.
-    chosen = f"SELECT id FROM images WHERE {where} ORDER BY sha256 LIMIT ?"
-    query = f"SELECT id, class, g, g_tilde FROM images WHERE id IN ({chosen}) ORDER BY sha256"
+    chosen = f"SELECT id FROM images WHERE {where} ORDER BY sha256 LIMIT ?"  # noqa: S608 - our conditions
+    query = f"SELECT id, class, g, g_tilde FROM images WHERE id IN ({chosen}) ORDER BY sha256"  # noqa: S608 - as above
     rows = connection.execute(query, (*values, at_most)).fetchall()
     features = layout.features([row[2:] for row in rows])
     return Stored([row[0] for row in rows], [row[1] for row in rows], features)

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from fairshot.benchmarks.doodles import SIDE
@@ -18,6 +16,7 @@ from fairshot.benchmarks.pictures import Pictures
 from fairshot.benchmarks.stream import LabelledPictures, Session, Stream
 from fairshot.classifiers.dual import DualClassifier, PrototypeSettings
 from fairshot.errors import UserError
+from fairshot.evaluation.base_session import load_model
 from fairshot.evaluation.experiment import OWN_PICTURES, find_pictures, had_own_pictures, own_pictures_side
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import MODEL, recipe_of
@@ -31,7 +30,7 @@ from fairshot.recipes import Recipe
 from fairshot.teaching.base_classifier import nearest_means
 from fairshot.teaching.confidence import Confidence, Trials
 from fairshot.teaching.creation import StoreSpec
-from fairshot.teaching.errors import RunImagesMissing, RunNotRestored, RunWithoutWeights, UnsupportedRun
+from fairshot.teaching.errors import RunImagesMissing, RunWithoutWeights, UnsupportedRun
 from fairshot.teaching.held_out import leave_one_out, trials_of
 from fairshot.teaching.network import Network, Photo, as_photos
 
@@ -129,16 +128,14 @@ def _restored(run: Path, recipe: Recipe, base_classes: int) -> Method[Any]:
     if not path.is_file():
         raise RunWithoutWeights(path)
     model = recipe.model.model_copy(update={"pretrained": False})
-    try:
-        tensors = load_file(path)
+
+    def restore(tensors: dict[str, Tensor]) -> Method[Any]:
         channels = tensors["embedder.mean"].shape[1]
         method = method_named(recipe.method_name)(recipe.method, model, channels, base_classes)
         method.restore(tensors)
-    except UserError:
-        raise
-    except (SafetensorError, OSError, LookupError, TypeError, ValueError, RuntimeError) as problem:
-        raise RunNotRestored(path, str(problem)) from problem
-    return method
+        return method
+
+    return load_model(path, restore)
 
 
 def _samples(stream: Stream, network: Network, reporter: Reporter) -> dict[int, list[Photo]]:

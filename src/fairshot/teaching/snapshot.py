@@ -95,7 +95,7 @@ def _with_photos(
     connection: sqlite3.Connection, classifier: DualClassifier, base: Sequence[ClassRow], layout: Layout
 ) -> DualClassifier:
     """Refine base classes by the photos that were taught to them."""
-    query = f"SELECT g, g_tilde FROM images WHERE class = ? AND {TAUGHT} ORDER BY sha256"
+    query = f"SELECT g, g_tilde FROM images WHERE class = ? AND {TAUGHT} ORDER BY sha256"  # noqa: S608 - our condition
     images = [connection.execute(query, (row.id,)).fetchall() for row in base]
     labels = [label for label, rows in enumerate(images) for _ in rows]
     if not labels:

@@ -280,7 +280,8 @@ class Store:
                 raise UserError(f"{name!r} cannot be merged into itself; give two classes")
             log = EventLog(self._writer, "merge", {"name": name, "into": into})
             for subject, table in (("base", "base"), ("image", "images")):
-                rows = self._writer.execute(f"SELECT id FROM {table} WHERE class = ?", (source,)).fetchall()
+                query = f"SELECT id FROM {table} WHERE class = ?"  # noqa: S608 - our names
+                rows = self._writer.execute(query, (source,)).fetchall()
                 for (row,) in rows:
                     log.change(subject, row, target)
             log.change("class", source, None)

@@ -1,21 +1,21 @@
-"""Checkpoints: a safetensors file and a JSON file with its sha256; the last two are kept."""
+"""Checkpoints: one safetensors file each, with a checksum; the last two are kept."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load, save
 from torch import Tensor
 
-from fairshot.files import write_atomically
+from fairshot.errors import DamagedFile, UserError
 from fairshot.progress import SILENT, Reporter
+from fairshot.tensor_files import read_metadata, read_tensors, write_tensors
 
 KEPT = 2
+NOTE = "note"  # in the metadata of the file: what is no tensor, as JSON
 TIME_SHARE = 0.03  # largest share of the time that goes into writing checkpoints
 
 
@@ -42,16 +42,12 @@ class Checkpoints:
         return time.monotonic() - self.ended > self.took / TIME_SHARE
 
     def write(self, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint, the tensors before the JSON note: without a note it does not exist."""
+        """Write a checkpoint, and remove those that it makes unneeded."""
         began = time.monotonic()
-        content = save({name: tensor.contiguous().cpu() for name, tensor in checkpoint.tensors.items()})
-        note = {"step": checkpoint.step, "sha256": hashlib.sha256(content).hexdigest(), **checkpoint.note}
-        write_atomically(self._tensors(checkpoint.step), content)
-        write_atomically(self._note(checkpoint.step), json.dumps(note).encode())
+        write_tensors(self._path(checkpoint.step), checkpoint.tensors, {NOTE: json.dumps(checkpoint.note)})
         # A later step is there only if it is damaged, else the training had gone on from it.
-        whole = [step for step in self._steps() if step <= checkpoint.step][-KEPT:]
-        kept = {path for step in whole for path in (self._note(step), self._tensors(step))}
-        for path in sorted(self.folder.iterdir()):  # notes before their tensors; also leftovers of a kill
+        kept = {self._path(step) for step in [s for s in self._steps() if s <= checkpoint.step][-KEPT:]}
+        for path in sorted(self.folder.iterdir()):  # also leftovers of a kill
             if path not in kept:
                 path.unlink(missing_ok=True)
         self.ended = time.monotonic()
@@ -62,25 +58,20 @@ class Checkpoints:
         for step in reversed(self._steps()):
             try:
                 return self._read(step)
-            except (OSError, ValueError, KeyError, TypeError) as problem:
-                self.reporter.say(
-                    f"checkpoint {self._tensors(step)} is damaged ({problem}); using the one before it"
-                )
+            except UserError as problem:
+                self.reporter.say(f"{problem}; the checkpoint before it is used")
         return None
 
     def _read(self, step: int) -> Checkpoint:
-        note = json.loads(self._note(step).read_bytes())
-        content = self._tensors(step).read_bytes()
-        found = hashlib.sha256(content).hexdigest()
-        if found != note["sha256"]:
-            raise ValueError(f"its sha256 is {found[:12]}, its note says {note['sha256'][:12]}")
-        return Checkpoint(step, load(content), note)
+        path = self._path(step)
+        tensors, note = read_tensors(path), read_metadata(path).get(NOTE)
+        if note is None:
+            raise DamagedFile(path, "it is no checkpoint")
+        return Checkpoint(step, tensors, json.loads(note))
 
     def _steps(self) -> list[int]:
-        return sorted(int(path.stem.removeprefix("step-")) for path in self.folder.glob("step-*.json"))
+        names = [path.stem.removeprefix("step-") for path in self.folder.glob("step-*.safetensors")]
+        return sorted(int(name) for name in names if name.isdecimal())
 
-    def _tensors(self, step: int) -> Path:
+    def _path(self, step: int) -> Path:
         return self.folder / f"step-{step:08d}.safetensors"
-
-    def _note(self, step: int) -> Path:
-        return self.folder / f"step-{step:08d}.json"

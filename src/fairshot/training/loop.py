@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fairshot.benchmarks.pictures import Ints
 from fairshot.benchmarks.stream import LabelledPictures
-from fairshot.errors import TrainingStopped
+from fairshot.errors import TrainingDiverged, TrainingStopped
 from fairshot.models.pixels import DevicePictures
 from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Settings, Share
@@ -185,6 +185,8 @@ class Trainer:
                 state.count_seconds(time.monotonic() - step_ended)
                 step_ended = time.monotonic()
                 if epoch_ends:
+                    if not math.isfinite(loss_sum) or state.step == total:
+                        self._check_finite(state, total, settings, phase)
                     note = state.close_epoch(loss_sum, rate, batches.batch)
                 advance(1, note)
 
@@ -192,7 +194,10 @@ class Trainer:
                 stop = self._must_stop(interrupted() or next_ends > self.deadline, state.step)
                 due = checkpoints and (stop or state.step == total or checkpoints.due())
                 if checkpoints and due and fabric.global_rank == 0:
-                    checkpoints.write(state.checkpoint())
+                    if fabric.world_size == 1:  # else this is for the end of the epoch, which all see
+                        self._check_finite(state, total, settings, phase)
+                    if fabric.world_size == 1 or state.first_bad_step() is None:
+                        checkpoints.write(state.checkpoint())
                 if stop:
                     raise TrainingStopped(f"stopped after {state.step} of {total} steps{in_phase}")
         state.adopt_average()
@@ -201,6 +206,12 @@ class Trainer:
         self.history = self.history + [
             row | {key: before[key] + row[key] for key in ("step", "epoch")} for row in state.history
         ]
+
+    def _check_finite(self, state: TrainingState, total: int, settings: TrainingSettings, phase: str) -> None:
+        """Refuse to go on with a loss or weights that are not finite."""
+        bad = state.first_bad_step()
+        if bad is not None:
+            raise TrainingDiverged(bad, total, settings.learning_rate, "" if phase == BASE else phase)
 
     def _must_stop(self, asked: bool, step: int) -> bool:
         """Say whether to stop; several processes stop after the same step."""

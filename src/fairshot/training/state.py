@@ -49,6 +49,7 @@ class TrainingState:
         self.average = {k: v.clone() for k, v in self.floats.items()} if average_decay else {}
         self.step = 0
         self.loss_sum = torch.zeros((), device=next(iter(self.floats.values())).device)  # of this epoch
+        self.finite_steps = torch.zeros_like(self.loss_sum)  # of this epoch, before one that was not
         self.history: list[Row] = []
         self.seconds = self.epoch_seconds = self.compile_seconds = 0.0
 
@@ -56,6 +57,7 @@ class TrainingState:
     def after_step(self, loss: Tensor) -> None:
         """Count a step, and move the averaged weights towards the new ones."""
         self.loss_sum += loss.detach()
+        self.finite_steps += self.loss_sum.isfinite()  # counted on the device, which nobody waits for
         if self.average_decay:
             # A young average forgets faster, else the random start would stay in it.
             decay = min(self.average_decay, (1 + self.step) / (10 + self.step))
@@ -81,8 +83,20 @@ class TrainingState:
             }
         )
         self.loss_sum.zero_()
+        self.finite_steps.zero_()
         self.epoch_seconds = 0.0
         return f"epoch {epoch}  loss {loss:.3f}  {speed:,.0f} images/s"
+
+    def first_bad_step(self) -> int | None:
+        """Return the first step of this epoch whose loss, or after which the weights, were not finite.
+
+        It waits for the device.
+        """
+        if not self.loss_sum.isfinite():
+            begun = (self.step - 1) // self.steps_per_epoch * self.steps_per_epoch
+            return min(begun + int(self.finite_steps) + 1, self.step)  # the loss of another process may be it
+        finite = torch.stack([weight.isfinite().all() for weight in self.objective.parameters()])
+        return None if finite.all() else self.step
 
     @torch.no_grad()
     def adopt_average(self) -> None:
@@ -92,13 +106,17 @@ class TrainingState:
 
     def checkpoint(self) -> Checkpoint:
         """Return everything that is needed to go on."""
-        tensors = {"loss_sum": self.loss_sum}
-        tensors |= {f"weights.{name}": value for name, value in self.objective.state_dict().items()}
-        tensors |= {f"average.{name}": value for name, value in self.average.items()}
+        tensors = self._tensors()
         for name, weight in self.objective.named_parameters():
             if weight in self.sgd.state:
                 tensors[f"momentum.{name}"] = self.sgd.state[weight]["momentum_buffer"]
         return Checkpoint(self.step, tensors, {name: getattr(self, name) for name in NOTED})
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """Return what every checkpoint holds; momentum comes with the first step."""
+        tensors = {"loss_sum": self.loss_sum}
+        tensors |= {f"weights.{name}": value for name, value in self.objective.state_dict().items()}
+        return tensors | {f"average.{name}": value for name, value in self.average.items()}
 
     def load(self, checkpoint: Checkpoint, folder: Path) -> None:
         """Go on from a checkpoint; one of another training is refused with the folder it lies in."""
@@ -116,14 +134,19 @@ class TrainingState:
                 laid_out = torch.empty_like(weight, requires_grad=False).copy_(momentum)
                 self.sgd.state[weight]["momentum_buffer"] = laid_out
         self.step = checkpoint.step
+        self.finite_steps.fill_(self.step % self.steps_per_epoch)
         for name in NOTED:
             setattr(self, name, checkpoint.note[name])
 
     def _refuse_another(self, checkpoint: Checkpoint, folder: Path) -> None:
         """The network of another training may have seen what is held out from this one."""
-        ours = {f"weights.{name}": value.shape for name, value in self.objective.state_dict().items()}
+        ours = {name: value.shape for name, value in self._tensors().items()}
         theirs = {
-            name: value.shape for name, value in checkpoint.tensors.items() if name.startswith("weights.")
+            name: value.shape
+            for name, value in checkpoint.tensors.items()
+            if not name.startswith("momentum.")
         }
-        if ours != theirs or any(checkpoint.note.get(name) != getattr(self, name) for name in SAME):
+        noted = checkpoint.note
+        same = all(noted.get(name) == getattr(self, name) for name in SAME) and noted.keys() >= set(NOTED)
+        if ours != theirs or not same:
             raise AnotherTraining(folder)
