@@ -108,7 +108,7 @@ SETTINGS = ["model.size=10", "training.epochs=1", *(f"benchmark.{item}" for item
 def test_a_search_is_a_function_whose_trials_are_runs_on_pseudo_novel_classes(tmp_path):
     grid = {"training.epochs": [1, 2], "method.scale": [16.0]}
     found = tune("doodles/ncm", grid, tmp_path, SETTINGS, held_out=60, novel=4, options=StudyOptions("cpu"))
-    kept = json.loads((tmp_path / "trials.json").read_text())
+    kept = json.loads((tmp_path / "trials.json").read_text())["trials"]
     assert found.trials == [Trial(**trial) for trial in kept]
     assert found.best == max(found.trials, key=lambda trial: trial.both)
     assert found.recipe.training.epochs == found.best.changes["training.epochs"]
