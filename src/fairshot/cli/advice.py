@@ -202,6 +202,7 @@ def _(problem: store_errors.ClassExists) -> str:
 
 
 @advice.register
+def _(problem: store_errors.RunWithoutWeights) -> str:
     run = problem.path.parent
     return f": fairshot run {shlex.quote(str(run / 'recipe.yaml'))} --out {shlex.quote(str(run))} --fresh"
 
