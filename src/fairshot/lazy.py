@@ -20,6 +20,8 @@ def lazy_names(package: str, file: str) -> Callable[[str], Any]:
     modules = {alias.name: node.module for node in imports for alias in node.names}
 
     def get(name: str) -> Any:
+        if name == "__all__":
+            return sorted(modules)
         if (module := modules.get(name)) is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(importlib.import_module(module), name)

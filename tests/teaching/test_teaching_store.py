@@ -357,3 +357,14 @@ def test_a_foreign_database_is_refused(store: Store, tmp_path: Path) -> None:
     (store.folder / DATABASE).write_bytes(b"not a database" * 100)
     with pytest.raises(UserError, match="not the database of a store"):
         Store(store.folder)
+
+
+def test_the_last_class_is_forgotten_after_unlabelled_images_moved_it(tmp_path: Path) -> None:
+    with make_store(tmp_path / "store", base=(), sr_width=None) as store:
+        photos = drawings("elk", 6)
+        store.teach("elk", photos[:3])
+        assert store.adapt(photos[3:]).absorbed
+        store.forget("elk")
+        assert store.classes() == []
+        store.undo()
+        assert [info.name for info in store.classes()] == ["elk"]

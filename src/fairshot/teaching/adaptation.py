@@ -61,7 +61,7 @@ def absorb(
 def calibrated(connection: sqlite3.Connection, classifier: DualClassifier, layout: Layout) -> DualClassifier:
     """Return the classifier with the samples that are kept; each belongs to the class that recognises it."""
     rows = connection.execute("SELECT id, g FROM unlabelled WHERE kept ORDER BY sha256").fetchall()
-    if not rows:
+    if not rows or not classifier.classes:
         return classifier
     kept, ids = from_blobs([row[1] for row in rows], layout.g), torch.tensor([row[0] for row in rows])
     labelled, alpha = classifier.h.means, classifier.degrees()
