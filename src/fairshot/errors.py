@@ -186,6 +186,10 @@ class CannotWrite(UserError, OSError):
         self.path, self.reason, self.disk_full = path, reason, disk_full
         super().__init__(f"{path} cannot be written ({reason}); nothing was changed")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle it as what it is made from: an OSError cannot be made without."""
+        return type(self), (self.path, self.reason, self.disk_full)
+
     def __str__(self) -> str:
         return f"{self.path} cannot be written ({self.reason}); nothing was changed"
 

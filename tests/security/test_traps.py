@@ -158,6 +158,15 @@ def test_a_result_whose_parts_do_not_fit_each_other_is_refused(tmp_path, changes
         Result.read(tmp_path)
 
 
+def test_a_result_may_nest_its_recipe_only_so_deep(tmp_path):
+    values = json.loads(make_result().model_dump_json())
+    for _ in range(100):
+        values["recipe"] = {"method": values["recipe"]}
+    write_json(tmp_path / "result.json", json.dumps(values))
+    with pytest.raises(FileRefused, match="nests"):
+        Result.read(tmp_path)
+
+
 def test_a_split_names_no_file_outside_its_folder_and_fits_its_sessions(tmp_path):
     split = {"seed": 0, "base_classes": 1, "way": 1, "shots": 1, "sessions": 1, "skipped": {}}
     good = [{"name": name, "train": [f"{name}/1.png"], "test": [f"{name}/2.png"]} for name in "ab"]
@@ -202,16 +211,15 @@ def test_the_names_of_an_archive_are_bounded_before_they_are_read(tmp_path, kind
     assert not list(tmp_path.glob("*unpacked*"))
 
 
-def test_a_sparse_file_whose_header_does_not_end_is_refused(tmp_path):
+def test_a_sparse_file_which_a_kilobyte_makes_a_terabyte_is_refused(tmp_path):
     with tarfile.open(tmp_path / "x.tar", "w", format=tarfile.PAX_FORMAT) as tar:
         info = tarfile.TarInfo("x")
-        info.size = 512
-        info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "9"}
-        tar.addfile(info, io.BytesIO(b"9\n".ljust(512, b"1")))
-    content = (tmp_path / "x.tar").read_bytes()
-    (tmp_path / "x.tar").write_bytes(content[: content.index(b"9\n111") + 512])
-    with pytest.raises(UserError, match="cannot be unpacked"):
-        unpack(tmp_path / "x.tar")
+        info.size = 1024
+        info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}
+        info.pax_headers["GNU.sparse.realsize"] = str(2**40)
+        tar.addfile(info, io.BytesIO(b"1\n0\n512\n".ljust(512, b"\0") + b"x" * 512))
+    with pytest.raises(UserError, match="sparse"):
+        unpack(tmp_path / "x.tar", bytes_limit=2**20)
 
 
 def test_folders_count_too(tmp_path, monkeypatch):

@@ -144,7 +144,7 @@ class _Header(tarfile.TarInfo):
         return super()._proc_member(archive)  # type: ignore[misc,no-any-return]
 
     def _refuse_sparse(self, *_: object) -> None:
-        raise tarfile.ReadError("it holds a sparse file, whose header may not end")
+        raise tarfile.ReadError("it holds a sparse file, which takes more space than it brings")
 
     _proc_sparse = _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _refuse_sparse
 
