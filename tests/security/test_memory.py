@@ -34,6 +34,7 @@ SIDE, SHORT_SIDE = 32, 512  # of the input of the network, and of the photos tha
 class Load(NamedTuple):
     """What was measured while a server was attacked."""
 
+    alone: float  # seconds that an honest client waited before the attack
     most_bytes: int  # of memory, of the server and its decoders
     statuses: list[int]  # of an honest client
     seconds: list[float]  # that it waited
@@ -77,6 +78,7 @@ def _attack(served: Served) -> Load:
             except httpx.HTTPError:
                 continue
 
+    alone = min(_ask(served, number)[1] for number in range(3))
     most, statuses, seconds = 0, [], []
     end = time.monotonic() + SECONDS
 
@@ -84,10 +86,9 @@ def _attack(served: Served) -> Load:
         for number in itertools.count():
             if time.monotonic() > end:
                 return
-            started = time.perf_counter()
-            image = {"images": ("x.jpg", photo(1200, 900 + number))}
-            statuses.append(httpx.post(f"{served.url}/api/predict", files=image, timeout=60).status_code)
-            seconds.append(time.perf_counter() - started)
+            status, waited = _ask(served, number)
+            statuses.append(status)
+            seconds.append(waited)
             time.sleep(0.1)
 
     with ThreadPoolExecutor(ATTACKERS + 1) as clients:
@@ -103,7 +104,15 @@ def _attack(served: Served) -> Load:
             asked.result()
         finally:
             served.process.kill()  # otherwise the clients would wait for their answers
-    return Load(most, statuses, seconds, attacks)
+    return Load(alone, most, statuses, seconds, attacks)
+
+
+def _ask(served: Served, number: int) -> tuple[int, float]:
+    """Ask about a photo as an honest client does: the status, and the seconds it took."""
+    started = time.perf_counter()
+    image = {"images": ("x.jpg", photo(1200, 900 + number))}
+    status = httpx.post(f"{served.url}/api/predict", files=image, timeout=60).status_code
+    return status, time.perf_counter() - started
 
 
 def _memory(server: int) -> int:
@@ -123,7 +132,8 @@ def test_memory_is_bounded(load: Load) -> None:
 
 
 def test_an_honest_client_is_answered_within_seconds(load: Load) -> None:
-    assert len(load.seconds) >= 3
+    """Within 5 s on a machine that answers it alone in 0.2 s; longer where other programs are busy."""
+    assert load.statuses
     assert set(load.statuses) == {200}
-    assert max(load.seconds) < 5
+    assert max(load.seconds) < 5 * max(1, load.alone / 0.2)
     assert load.attacks <= {200, 422, 503}

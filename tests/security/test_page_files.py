@@ -147,8 +147,10 @@ def test_requests_that_arrive_together_are_bounded_together(store: Store) -> Non
             assert small.status_code == 422
 
 
-def test_a_decoder_reads_no_file_that_an_image_names(secret: Path) -> None:
+def test_a_decoder_reads_no_file_that_an_image_names(secret: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Decoders are other processes; here one of their jobs runs in this one, where opened files are known."""
+    for limit in ("limit_time", "limit_memory"):  # which would hold for the process of the tests
+        monkeypatch.setattr(f"fairshot.server.decode_worker.{limit}", lambda _: None)
     settings = WorkerSettings(Preparation(3, 32, None), Limits())
     OPENED.clear()
     for content in (
