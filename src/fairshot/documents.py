@@ -152,8 +152,9 @@ def _read(path: Path, at_most: int) -> bytes:
     """Return the content of a file unless it is too large."""
     try:
         with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size <= at_most:
-                return file.read(at_most)
+            size = os.fstat(file.fileno()).st_size
+            if size <= at_most:
+                return file.read(size)
     except OSError as problem:
         raise FileRefused(path, f"it cannot be read: {problem.strerror}") from None
     raise FileRefused(path, f"it has more than {at_most:,} bytes")

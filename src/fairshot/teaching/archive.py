@@ -37,7 +37,8 @@ MEMBERS = (EMBEDDER, CLASSIFIER, DATABASE)
 # Weights, features and small images hardly shrink: a store unpacks to a few times the size of its archive.
 MOST_TIMES, MOST_BEYOND = 20, 16 * 2**20
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-NO_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, struct.error)
+# What zipfile raises for damaged and foreign archives; of RuntimeError, members it cannot unpack.
+NO_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, struct.error)
 FOREIGN = "foreign.sqlite"  # the database of an archive, which is read once and not kept
 
 
