@@ -46,6 +46,7 @@ OPTIONS: dict[type, str] = {
     store_errors.PretrainedWeightsMissing: ": --weights FILE.safetensors",
     store_errors.UnusableWeights: "; give another file, or none, with --weights",
     store_errors.NoBaseFolder: "; give another folder with --base",
+    store_errors.ExportRefused: "; say where its images are with --images",
     store_errors.TooFewHeldOut: "; give more images, or leave --choose-threshold out",
     store_errors.UnsupportedRun: "; train one with: fairshot run",
 }
