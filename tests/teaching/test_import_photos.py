@@ -15,9 +15,9 @@ from fairshot import documents
 from fairshot.cli import app
 from fairshot.errors import FileRefused
 from fairshot.teaching.errors import ExportRefused
-from fairshot.teaching.photo_import import cut_out, import_photos
 from fairshot.teaching.label_exports import Box, read_export
 from fairshot.teaching.names import folder_name
+from fairshot.teaching.photo_import import cut_out, import_photos
 
 WIDTH, HEIGHT = 200, 100
 
