@@ -7,7 +7,7 @@
 
 VENV   := .venv
 BIN    := $(VENV)/bin
-EXTRAS := dev,serve,export,cluster,watch
+EXTRAS := dev,photos,serve,export,cluster,watch
 PYTHON ?= python3
 JOBS   ?= 2
 
