@@ -14,6 +14,7 @@ from fairshot.models.flips import FlipViews, Transform
 from fairshot.models.heads import SR
 from fairshot.models.pixels import DevicePictures, centre_boxes, crop_resize
 from fairshot.models.presets import PRESETS
+from fairshot.models.weights import sha256_of
 from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Positive, Settings
 
@@ -87,8 +88,6 @@ class ModelSettings(Settings):
 
     def pinned(self) -> ModelSettings:
         """Return these settings with the checksum of the weights, which a run records."""
-        from fairshot.models.weights import sha256_of  # timm takes seconds to import
-
         if self.weights is None or self.weights_sha256 is not None:
             return self
         return self.model_copy(update={"weights_sha256": sha256_of(self.weights)})

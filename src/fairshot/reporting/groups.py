@@ -15,6 +15,7 @@ from fairshot.evaluation.metrics import Metrics, SessionMetrics
 from fairshot.evaluation.result import Result
 from fairshot.methods import methods
 from fairshot.methods.dual_method import DualMethod
+from fairshot.models.presets import PRESETS
 from fairshot.recipes import check_recipe
 from fairshot.settings import flat
 
@@ -264,7 +265,10 @@ def _label(own: list[Result], members: list[list[Result]]) -> str:
         return method
     settings = [dict(flat(without_seed(other[0].recipe))) for other in same_method]
     mine = settings[same_method.index(own)]
-    differing = [key for key in mine if any(other.get(key) != mine[key] for other in settings)]
+    brought = _brought_by_weights(mine)
+    differing = [
+        key for key in mine if key not in brought and any(other.get(key) != mine[key] for other in settings)
+    ]
     parts = [key for key in differing if _last(key) in PARTS]
     others = [f"{_last(key)}={_plain(mine[key])}" for key in differing if key not in parts]
     number = f"{method} #{same_method.index(own) + 1}"
@@ -276,6 +280,17 @@ def _label(own: list[Result], members: list[list[Result]]) -> str:
         title for part, (title, _) in PARTS.items() for key in mine if _last(key) == part and mine[key]
     ]
     return f"{method} ({', '.join(['+'.join(switched) or 'plain'] * bool(parts) + others)})"
+
+
+def _brought_by_weights(settings: Mapping[str, Any]) -> set[str]:
+    """Return the settings that the weights of a preset bring with them; their name says it all."""
+    preset = PRESETS.get(str(settings.get("model.weights")))
+    if preset is None:
+        return set()
+    section = {f"model.{key}": value for key, value in preset.section().items() if key != "weights"}
+    # lists in a result, tuples in the preset
+    same = {key for key, value in section.items() if json.dumps(settings.get(key)) == json.dumps(value)}
+    return {*same, "model.weights_sha256"}
 
 
 def _last(key: str) -> str:
