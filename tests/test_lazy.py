@@ -10,7 +10,7 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    ("package", "count"), [("fairshot", 2), ("fairshot.studies", 13), ("fairshot.teaching", 11)]
+    ("package", "count"), [("fairshot", 16), ("fairshot.studies", 13), ("fairshot.teaching", 11)]
 )
 def test_a_package_has_the_names_it_lists_and_no_others(package, count):
     module = importlib.import_module(package)
