@@ -21,6 +21,10 @@ def as_labels(y: Any) -> list[Hashable]:
     As in a dictionary, equal labels (1 and 1.0 and True) are the same label. A column (N, 1) is taken with
     scikit-learn's warning; numbers that are no labels, because they are not whole, are refused.
     """
+    if y is None:
+        raise UserError("this estimator requires y to be passed, but the target y is None")
+    if hasattr(y, "__array__") and not isinstance(y, Iterable):
+        y = np.asarray(y)
     if isinstance(y, str | bytes) or not isinstance(y, Iterable):
         raise UserError(f"y must be a sequence of labels, one per image, not {y!r}")
     shape = tuple(getattr(y, "shape", (0,)))

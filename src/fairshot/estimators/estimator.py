@@ -208,7 +208,8 @@ class MethodEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         targets, X = Targets.of(y, sample_weight, declared), without_lists(X)
         classes = distinct(targets.labels)
         if len(classes) < 2:
-            raise UserError(f"fit needs at least 2 classes; y holds {classes}")
+            found = f"1 class: {classes[0]!r}" if classes else "none"
+            raise UserError(f"fit needs at least 2 classes; y holds {found}")
         trainer = self._trainer(len(targets.labels), channels_of(X))
         settings = self._method_settings()
         self._check_weights(settings, targets)

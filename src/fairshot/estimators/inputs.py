@@ -37,9 +37,10 @@ class Targets:
                 raise UserError(f"y holds {foreign[0]!r}, which is not among the classes that were named")
         weights = _as_weights(sample_weight, len(labels))
         if weights is None or weights.all():
-            return cls(labels, weights, None, len(labels))
+            return cls(labels, _unless_equal(weights), None, len(labels))
         counting = np.flatnonzero(weights)
-        return cls([labels[i] for i in counting], weights[counting], counting, len(labels))
+        left = [labels[i] for i in counting]
+        return cls(left, _unless_equal(weights[counting]), counting, len(labels))
 
     def labelled(self, pictures: Pictures, classes: Sequence[Hashable]) -> LabelledPictures:
         """Return the pictures that count with class ids, which number the classes in their order."""
@@ -64,14 +65,14 @@ def without_lists(X: Any) -> Any:
     """Replace images that are nested lists of whole numbers by arrays; leave all others as they are."""
     if not isinstance(X, list | tuple):
         return X
-    return [_array(item) if isinstance(item, list | tuple) else item for item in X]
+    return [_array(item, at) if isinstance(item, list | tuple) else item for at, item in enumerate(X)]
 
 
-def _array(image: Any) -> Any:
+def _array(image: Any, index: int) -> Any:
     try:
         array = np.asarray(image)
-    except ValueError:  # rows of different lengths
-        return image
+    except ValueError as problem:  # rows of different lengths
+        raise UserError(f"X[{index}]: these lists are no image ({problem})") from None
     whole = array.dtype.kind in "iu" and array.size and array.min() >= 0 and array.max() <= 255
     return array.astype(np.uint8) if whole else array
 
@@ -83,7 +84,7 @@ def check_lengths(images: int, labels: int) -> None:
 
 
 def _as_weights(sample_weight: Any, count: int) -> Floats | None:
-    """Return the weights of images, or None if there are none or all are 1."""
+    """Return the weights of images, if there are any."""
     if sample_weight is None:
         return None
     try:
@@ -98,7 +99,12 @@ def _as_weights(sample_weight: Any, count: int) -> Floats | None:
         raise UserError("sample_weight must hold finite numbers from 0 on")
     if count and not weights.any():
         raise UserError("sample_weight is zero for all images; at least one must count")
-    return None if (weights == 1).all() else weights
+    return weights
+
+
+def _unless_equal(weights: Floats | None) -> Floats | None:
+    """Return None in place of weights that are all 1."""
+    return None if weights is None or (weights == 1).all() else weights
 
 
 def usual_side(pictures: Pictures) -> int:

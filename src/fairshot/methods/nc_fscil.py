@@ -61,7 +61,7 @@ def simplex_etf(classes: int, width: int) -> Tensor:
     """
     rotation: Tensor = nn.init.orthogonal_(torch.empty(width, classes))
     centred = torch.eye(classes) - 1 / classes
-    return normalize((rotation @ centred).T, dim=1)
+    return normalize((rotation @ centred).T.contiguous(), dim=1)  # as it is loaded: to the same bits
 
 
 class Neck(nn.Module):
