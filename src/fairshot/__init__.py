@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fairshot.estimators import BiDist as BiDist
     from fairshot.estimators import CEDelta as CEDelta
     from fairshot.evaluation.embedders import load_embedder as load_embedder
+    from fairshot.evaluation.result import Result as Result
     from fairshot.teaching import Store as Store
 
 __getattr__ = lazy_names(__name__, __file__)

@@ -26,6 +26,8 @@ def serve_command(
 
     On an address other machines can reach, clients need a token: the environment variable FAIRSHOT_TOKEN, or
     a random one that is printed here.
+
+    Example: fairshot serve my-store --port 8080
     """
     try:
         from fairshot.server.serving import choose_token, listen, serve

@@ -54,7 +54,7 @@ def from_run(
     """
     run = Path(run)
     result, recipe = Result.read(run), recipe_of(run)
-    _check_method(run, recipe)
+    check_method(run, recipe)
     if not (run / MODEL).is_file():
         raise RunWithoutWeights(run / MODEL)
     method = trained_method(run, recipe, len(result.sessions[0]), len(result.class_names))
@@ -106,7 +106,7 @@ def _classifier(method: Method[Any]) -> DualClassifier:
     return replace(method.classifier, settings=PrototypeSettings(**chosen | {"bounded": True}))
 
 
-def _check_method(run: Path, recipe: Recipe) -> None:
+def check_method(run: Path, recipe: Recipe) -> None:
     """Refuse a run that answers otherwise than a store can."""
     kind, name = method_named(recipe.method_name), recipe.method_name
     settings: object = recipe.method
