@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -66,8 +66,23 @@ def one_at_a_time(learn: Learning) -> Learning:
     return waiting  # type: ignore[return-value]
 
 
+if TYPE_CHECKING:
+
+    class ScikitLearnClassifier:
+        """What estimators inherit from scikit-learn, which has no types."""
+
+        def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+        def set_params(self, **params: Any) -> Self: ...
+        def __sklearn_tags__(self) -> Any: ...
+
+else:
+
+    class ScikitLearnClassifier(ClassifierMixin, BaseEstimator):
+        """What estimators inherit from scikit-learn."""
+
+
 @dataclass(eq=False, repr=False)
-class MethodEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class MethodEstimator(ScikitLearnClassifier):
     """Learns some classes well, then more of them from a few images each.
 
     `fit` is the base session: it trains the network on classes with many images. `partial_fit` then takes
