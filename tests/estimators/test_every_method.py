@@ -9,7 +9,7 @@ import pytest
 
 import fairshot
 from fairshot import estimators
-from fairshot.errors import UserError
+from fairshot.errors import UserError, WeightsRefused
 from fairshot.estimators.estimator import MethodEstimator
 from fairshot.methods import methods, plugins
 from support.pages import ROOT, code_blocks
@@ -49,6 +49,15 @@ def test_a_method_is_an_estimator(name, tmp_path):
     assert probabilities.shape == (6, 6)
     np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-6)
     assert taught.classes_[probabilities.argmax(1)].tolist() == taught.predict(X).tolist()
+
+    labels, weights, again = ["e", "e", "f", "a"], [2, 1, 1, 3], [0, 0, 1, 2, 3, 3, 3]
+    if kind.kind.weighs_images(model.method_.settings):
+        weighted = copy.copy(model).partial_fit(X[:4], labels, sample_weight=weights)
+        repeated = copy.copy(model).partial_fit(X[again], [labels[i] for i in again])
+        np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-3)
+    else:
+        with pytest.raises(WeightsRefused):
+            copy.copy(model).partial_fit(X[:4], labels, sample_weight=weights)
 
     taught.save(tmp_path)
     for again in (kind.load(tmp_path), pickled(taught)):

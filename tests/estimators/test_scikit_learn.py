@@ -12,7 +12,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator
 
-from fairshot import FACT, NCM, SSS, SSSBGMM, TOPIC
+from fairshot import ALICE, FACT, NCM, SSS, SSSBGMM, TOPIC
 from fairshot.errors import UserError, WeightsRefused
 from fairshot.training.batches import shuffled
 from fairshot.training.episodes import Episode
@@ -172,6 +172,16 @@ def test_sss_weighs_images_for_both_kinds_of_features(tmp_path):
         np.testing.assert_allclose(learnt(weighted)[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
     weighted.save(tmp_path)
     assert_same(SSS.load(tmp_path), weighted)
+
+
+def test_base_classes_of_a_few_images_each_are_weighted_too():
+    weights = np.array([2.0, 1.0, 0.5, 1.5, 3.0, 1.0, 2.0, 0.5])
+    model = ALICE(**INSTANT, method={"projector_width": 8, "fusions_per_image": 1})
+    model.fit(noise(8, 10, 10), ["a", "b"] * 4, sample_weight=weights)
+    assert model.method_.counts.tolist() == [7.5, 4]
+    g = model._features(noise(8, 10, 10))["g"].double()
+    mean = torch.einsum("n,nvd->vd", torch.from_numpy(weights[::2]), g[::2]) / 7.5
+    torch.testing.assert_close(model.method_.prototypes[0].double(), mean, rtol=1e-5, atol=1e-5)
 
 
 def test_in_training_images_are_drawn_as_often_as_their_weights_say():
