@@ -36,6 +36,7 @@ from fairshot.estimators.saving import load_estimator, save_estimator
 from fairshot.labels import as_array, as_labels, distinct
 from fairshot.methods.method import Method, MethodSettings
 from fairshot.models.embedder import Features, ModelSettings
+from fairshot.models.presets import PRESETS
 from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Settings, explain
 from fairshot.training.batches import seed_of
@@ -99,6 +100,7 @@ class MethodEstimator(ScikitLearnClassifier):
     backbone: "tiny", "resnet20", "resnet12", or any model of timm, for example "resnet18".
     size: pixels per side of the network's input; None takes the usual short side of the images, at most 64.
     pretrained: start from timm's weights of the backbone instead of random ones.
+    weights: start from those of a preset, which brings its backbone and size, or of a file.
     epochs: passes over the images of `fit`; None takes 25, or more if they are few.
     batch, learning_rate: images and step size of stochastic gradient descent.
     model, views, training, method: further keys of these sections of a recipe, for example
@@ -122,6 +124,7 @@ class MethodEstimator(ScikitLearnClassifier):
     backbone: str = "tiny"
     size: int | None = None
     pretrained: bool = False
+    weights: str | None = None
     epochs: int | None = None
     batch: int = 64
     learning_rate: float = 0.1
@@ -272,13 +275,15 @@ class MethodEstimator(ScikitLearnClassifier):
         if size is None:
             size = usual_side(pictures)
             pictures = read_pictures(pictures, pictures.channels, size)
-        small_stem = size < 128 and "resnet" in asked.backbone and not asked.pretrained
+        small_stem = size < 128 and "resnet" in asked.backbone and not (asked.pretrained or asked.weights)
         return pictures, self._model_settings(size=size, small_stem=small_stem, **statistics(pictures))
 
     def _model_settings(self, **found: Any) -> ModelSettings:
-        chosen = {"backbone": self.backbone, "pretrained": self.pretrained}
-        asked = {} if self.size is None else {"size": self.size}
-        return _section(ModelSettings, "model", {"small_stem": False, **found, **chosen, **asked}, self.model)
+        chosen = {"backbone": self.backbone, "pretrained": self.pretrained, "weights": self.weights}
+        preset = PRESETS[self.weights].section() if self.weights in PRESETS else {}
+        asked = {} if self.size is None else {"size": self.size, "resize": None}
+        settings = {"small_stem": False, **found, **chosen, **preset, **asked}
+        return _section(ModelSettings, "model", settings, self.model).pinned()
 
     def _trainer(self, images: int, channels: int) -> Trainer:
         chosen = {"batch": self.batch, "learning_rate": self.learning_rate}

@@ -85,7 +85,7 @@ def _restored(kind: type[EstimatorT], folder: Path, note: dict[str, Any], device
     estimator = kind(**note["parameters"])
     estimator.device = device or estimator.device
     hardware = choose_hardware(estimator.device)
-    model = ModelSettings(**note["model"] | {"pretrained": False})  # the weights come from the file
+    model = ModelSettings(**note["model"]).without_weights()  # they come from the file
     with own_random_numbers(hardware.device):
         settings = kind.kind.Settings(**note["method"])
         sizes = note["channels"], note["base_classes"], note.get("total_classes")

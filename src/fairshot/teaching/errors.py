@@ -79,6 +79,32 @@ class UnreadablePhotos(UserError):
         super().__init__(f"{number} images cannot be read: " * (number > 1) + f"{file}: {reason}")
 
 
+class NoClassFolders(UserError):
+    """A folder was to be taught whose sub-folders hold no image."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        what = "holds no sub-folders with images" if folder.is_dir() else "is not a folder"
+        super().__init__(f"{folder} {what}; expected {folder}/<class>/<image>.jpg (or .png, ...)")
+
+
+class ClassesRefused(UserError):
+    """Sub-folders that could not be taught as classes, and why; the others were."""
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        self.reasons = dict(reasons)
+        told = "; ".join(f"{name}: {reason}" for name, reason in self.reasons.items())
+        super().__init__(f"not taught: {told}")
+
+
+class ExportRefused(UserError):
+    """An export of labelled images that no photo can be taken from."""
+
+    def __init__(self, export: Path, reason: str) -> None:
+        self.export, self.reason = export, reason
+        super().__init__(f"{export}: no photo can be imported: {reason}")
+
+
 class TooFewHeldOut(UserError):
     """Too few images of known classes to choose confidence on."""
 
@@ -112,34 +138,6 @@ class RunImagesMissing(UserError):
     def __init__(self, problem: UserError) -> None:
         self.problem = problem
         super().__init__(f"{problem}")
-
-
-class UnknownBackbone(UserError):
-    """A name that timm has no model of."""
-
-    def __init__(self, name: str, names: Iterable[str]) -> None:
-        self.name = name
-        meant = did_you_mean(name, names) or "; for example resnet18, convnext_tiny"
-        super().__init__(f"{name!r} is no model of timm{meant}")
-
-
-class PretrainedWeightsMissing(UserError):
-    """The pretrained weights of a backbone are neither on this machine nor to be fetched."""
-
-    def __init__(self, backbone: str, reason: object) -> None:
-        self.backbone = backbone
-        super().__init__(
-            f"the pretrained weights of {backbone} could not be loaded ({reason}). Go online once, so that "
-            "they are kept, or give them as a file"
-        )
-
-
-class UnusableWeights(UserError):
-    """A file of weights that cannot be read or does not fit."""
-
-    def __init__(self, path: Path, problem: str) -> None:
-        self.path = path
-        super().__init__(f"{path} {problem}")
 
 
 class NoBaseFolder(UserError):
