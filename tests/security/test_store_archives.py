@@ -39,6 +39,9 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.teach("emu", drawings("emu", 2))
         store.rename("emu", "ostrich")
         store.merge("cow", "bee")
+        store.move("yak", [store.photos("yak")[0].id], "gnu")
+        store.drop("yak", [store.photos("yak")[0].id])
+        store.undo()
         store.forget("ostrich")
         assert store.adapt(drawings("yak", 5)[3:]).absorbed
         store.set_confidence(store.snapshot().confidence)
@@ -140,6 +143,8 @@ def without_numbers(members: Members, folder: Path) -> Members:
             "no store",
         ),
         (sql("UPDATE events SET detail = ? WHERE kind = 'new'", '{"run": "\\u001b[2J"}'), "no store holds"),
+        (sql("UPDATE events SET detail = '{\"name\": \"yak\"}' WHERE kind = 'drop'"), "no store holds"),
+        (sql("UPDATE events SET detail = replace(detail, 'gnu', '../x') WHERE kind = 'move'"), "path of a"),
         (sql("UPDATE events SET kind = 'dance' WHERE kind = 'teach'"), "no store holds: 'dance'"),
         (sql("UPDATE events SET at = '<b onclick=x()>'"), "no store holds"),
         (sql("UPDATE changes SET before = '../ant' WHERE subject = 'class'"), "path of a file"),

@@ -32,11 +32,13 @@ from fairshot.teaching.errors import (
     NoClasses,
     NotAStore,
     UnknownClass,
+    UnknownPhotos,
     UnreadablePhotos,
 )
 from fairshot.teaching.event_log import Event, EventLog
 from fairshot.teaching.folders import new_folder
 from fairshot.teaching.held_out import leave_one_out
+from fairshot.teaching.learning_curve import SHOTS_PER_CLASS, ClassCurve, learning_curves
 from fairshot.teaching.names import UNKNOWN, checked_name
 from fairshot.teaching.network import EMBEDDER, Network, Photo
 from fairshot.teaching.photos import ReadPhotos
@@ -53,6 +55,7 @@ from fairshot.teaching.write_ahead_log import check_log
 COMPARED = 1000  # stored images whose answers are compared before and after a teaching
 MOST_PHOTOS = 500  # that are answered for without themselves
 MOST_SCORES = 5_000_000  # of those photos, over all classes
+MOST_CURVE_SCORES = 20_000_000  # of the photos that learning curves are made of, over all classes
 WARN_SHARE = 0.2
 Photos = Sequence[Any] | Pictures  # paths, arrays or PIL images; `Pictures` are prepared already
 
@@ -192,6 +195,11 @@ class Store:
         with self._reading:
             return queries.thumbnails(self._reader, name, at_most)
 
+    def photos(self, name: str, at_most: int = -1, skipped: int = 0) -> list[queries.StoredPhoto]:
+        """Return the photos of a class, taught ones first, each with the id that `drop` and `move` take."""
+        with self._reading:
+            return queries.class_photos(self._reader, name, at_most, skipped)
+
     def image_thumbnails(self, images: Sequence[int]) -> list[bytes]:
         """Return small versions of stored images, by their ids."""
         with self._reading:
@@ -215,6 +223,14 @@ class Store:
         labels = {row.id: label for label, row in enumerate(snapshot.rows)}
         chosen = torch.tensor([labels[each] for each in photos.classes], dtype=torch.int64)
         return leave_one_out(snapshot.classifier, photos.features, chosen)
+
+    def learning_curves(self) -> list[ClassCurve]:
+        """Estimate how often taught classes are answered right at 1, 2, ... photos, the worst class first."""
+        with self._reading, read_transaction(self._reader):
+            snapshot = self._read_snapshot(self._reader, self._snapshot)
+            at_most = max(MOST_CURVE_SCORES // max(len(snapshot.rows), 1), 1)
+            shots = queries.shots_per_class(self._reader, self.layout, SHOTS_PER_CLASS, at_most)
+        return learning_curves(snapshot, shots)
 
     def base_samples(self) -> queries.Stored:
         """Return the images of base classes that the store keeps."""
@@ -286,6 +302,20 @@ class Store:
                     log.change(subject, row, target)
             log.change("class", source, None)
 
+    def drop(self, name: str, photos: Sequence[int]) -> None:
+        """Take single photos out of a class, by their ids; a taught class is forgotten with its last one."""
+        with self._changing():
+            log = EventLog(self._writer, "drop", {"name": name})
+            self._take_out(log, name, photos, None)
+
+    def move(self, name: str, photos: Sequence[int], into: str) -> None:
+        """Put single photos of a class into another one, known or new; its last one takes the class along."""
+        into = checked_name(into)
+        with self._changing():
+            log = EventLog(self._writer, "move", {"name": name, "into": into})
+            target = queries.class_id(self._writer, into)
+            self._take_out(log, name, photos, log.new_class(into) if target is None else target)
+
     def adapt(self, photos: Photos | Sequence[Photo]) -> Adaptation:
         """Calibrate classes with unlabelled photos, within bounds; `undo` takes it back."""
         embedded, skipped = self._embedded(photos)
@@ -331,10 +361,24 @@ class Store:
         if owner_name is not None:
             raise UserError(
                 f"one of the photos is stored as {owner_name!r} already, and a photo has one class; leave it "
-                f"out, or merge or forget {owner_name!r} first"
+                f"out, or move it, or merge or forget {owner_name!r} first"
             )
         log.change("image", image, class_id)
         return True
+
+    def _take_out(self, log: EventLog, name: str, photos: Sequence[int], target: int | None) -> None:
+        """Move taught photos from one class to another one, or to none."""
+        source, chosen = self._class_id(name), sorted(set(photos))
+        if source == target:
+            raise UserError(f"the photos are in {name!r} already; give another class")
+        missing = set(chosen) - queries.taught_photos(self._writer, source)
+        if missing or not chosen:
+            raise UnknownPhotos(name, sorted(missing))
+        for image in chosen:
+            log.change("image", image, target)
+        if queries.is_empty(self._writer, source):
+            log.change("class", source, None)
+        log.describe(photos=len(chosen))
 
     def _class_id(self, name: str) -> int:
         class_id = queries.class_id(self._writer, name)
