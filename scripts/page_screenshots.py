@@ -6,6 +6,7 @@ walked through in a browser, on a desk and on a phone, light and dark.
 
 from __future__ import annotations
 
+import io
 import math
 import shutil
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from fairshot.server.serving import build_server, listen
@@ -26,7 +28,7 @@ from fairshot.teaching.doodle_files import write_doodles
 
 TARGET = Path(__file__).parents[1] / "docs" / "screenshots"
 TAUGHT = {"umbrella": 5, "shoe": 5, "cloud": 5, "cat": 3, "airplane": 5}
-DESK, PHONE = {"width": 1100, "height": 760}, {"width": 390, "height": 844}
+DESK, PHONE = {"width": 1100, "height": 820}, {"width": 390, "height": 844}
 
 
 @contextmanager
@@ -85,7 +87,8 @@ class Camera:
         """Take the picture."""
         self.page.wait_for_load_state("networkidle")
         self.page.wait_for_timeout(300)
-        self.page.screenshot(path=TARGET / f"{name}.png")
+        picture = Image.open(io.BytesIO(self.page.screenshot())).convert("RGB")
+        picture.quantize(128).save(TARGET / f"{name}.png", optimize=True)
 
 
 def teach_and_ask(camera: Camera, photos: Path) -> None:
@@ -143,8 +146,6 @@ def phone(camera: Camera, photos: Path) -> None:
     camera.page.locator("#enough .curve-row").first.wait_for()
     camera.page.evaluate("scrollTo(0, 0)")
     camera.take("phone-classes")
-    camera.open("History")
-    camera.take("phone-history")
 
 
 def main(run: str) -> None:

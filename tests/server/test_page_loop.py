@@ -168,7 +168,7 @@ def brightness_of_corner(locator: Any) -> float:
 
 def test_an_empty_store_opens_on_teach_and_drawings_are_dark_on_light(browser: Any, tmp_path: Path) -> None:
     light_on_dark = np.zeros((40, 40, 1), np.uint8)
-    light_on_dark[10:30, 10:30] = 255
+    light_on_dark[5:35, 17:23] = light_on_dark[17:23, 5:35] = 255  # a cross, whose corners stay empty
     (tmp_path / "drawing.png").write_bytes(png(light_on_dark))
     net = network(sr_width=None, drawings=True)
     with Store.create(tmp_path / "store", store_spec(net)) as store, serving(store) as port:

@@ -17,6 +17,7 @@ const predict = (image, remember) =>
 export async function ask(images, remember = true) {
   const current = ++asked;
   if (!images.length) return notice("#answer", "The answer appears here.");
+  find("#answer .feedback")?.remove(); // what is said now is not about the former image
   const shown = await answer(images[0], remember);
   if (current === asked) show("#answer", shown);
 }
