@@ -71,7 +71,7 @@ def answer(classifier: DualClassifier, column: int, photo: dict, shots: list[dic
 
 
 def test_curves_are_those_of_plain_loops(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairshot.teaching.store.SHOTS_PER_CLASS", SHOTS_PER_CLASS)
+    monkeypatch.setattr("fairshot.teaching.learning_curve.SHOTS_PER_CLASS", SHOTS_PER_CLASS)
     classifier, names = store.snapshot().classifier, store.snapshot().names
     expected = {}
     for name, count in TAUGHT.items():

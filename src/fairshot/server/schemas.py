@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from fairshot.server.recent import Unsure
 from fairshot.teaching.event_log import Event
 from fairshot.teaching.learning_curve import ClassCurve, Verdict
-from fairshot.teaching.queries import StoredPhoto
+from fairshot.teaching.single_photos import StoredPhoto
 from fairshot.teaching.store import Prediction
 from fairshot.teaching.teach_report import TeachReport
 

@@ -10,6 +10,7 @@ photos give is not known, only what n - 1 of them give.
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,10 +21,12 @@ from torch import Tensor
 
 from fairshot.classifiers.dual import DualClassifier
 from fairshot.models.embedder import Features
+from fairshot.teaching.derived import Layout
 from fairshot.teaching.queries import Stored
 from fairshot.teaching.snapshot import Snapshot
 
 SHOTS_PER_CLASS = 12
+MOST_SCORES = 20_000_000  # of those photos, over all classes
 AT_ONCE = 256  # photos answered together, unless a class has more
 GOOD = 0.9  # accuracy from which a class does well
 FEW = 5  # photos, below which a good accuracy may be chance
@@ -66,6 +69,22 @@ class ClassCurve:
             case "more":
                 return f"{right}{wrong}, and rising; give more."
         return f"{right}{wrong}, and not rising; give clearer or more varied photos."
+
+
+def read_shots(connection: sqlite3.Connection, layout: Layout, classes: int) -> Stored:
+    """Read the photos of taught classes that curves are made of, one class after another.
+
+    If the store has very many classes, those with the fewest photos are taken.
+    """
+    rows: list[tuple[int, int, bytes, bytes | None]] = []
+    query = "SELECT id, class, g, g_tilde FROM images WHERE class = ? ORDER BY sha256 LIMIT ?"
+    for (class_id,) in connection.execute("SELECT class FROM prototypes ORDER BY count, class").fetchall():
+        found = connection.execute(query, (class_id, SHOTS_PER_CLASS)).fetchall()
+        if (len(rows) + len(found)) * classes > MOST_SCORES:
+            break
+        rows += found
+    features = layout.features([row[2:] for row in rows])
+    return Stored([row[0] for row in rows], [row[1] for row in rows], features)
 
 
 def learning_curves(snapshot: Snapshot, shots: Stored) -> list[ClassCurve]:

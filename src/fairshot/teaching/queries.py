@@ -39,15 +39,6 @@ class Stored:
     features: Features
 
 
-@dataclass(frozen=True)
-class StoredPhoto:
-    """One photo of a class as people see it."""
-
-    id: int
-    taught: bool  # not a training image of a base class
-    thumbnail: bytes  # PNG or JPEG
-
-
 def class_infos(
     connection: sqlite3.Connection, counts: Tensor, calibrated: Container[int] = ()
 ) -> list[ClassInfo]:
@@ -103,30 +94,6 @@ def thumbnails(connection: sqlite3.Connection, name: str, at_most: int = SHOWN_T
     return [row[0] for row in rows]
 
 
-def class_photos(
-    connection: sqlite3.Connection, name: str, at_most: int = -1, skipped: int = 0
-) -> list[StoredPhoto]:
-    """Return the photos of a class, taught ones first; none of a class that does not exist."""
-    rows = connection.execute(
-        f"SELECT id, {TAUGHT} AS taught, thumbnail FROM images WHERE class = "  # noqa: S608 - our condition
-        "(SELECT id FROM classes WHERE name = ?) ORDER BY taught DESC, sha256 LIMIT ? OFFSET ?",
-        (name, at_most, skipped),
-    )
-    return [StoredPhoto(image, bool(taught), small) for image, taught, small in rows]
-
-
-def taught_photos(connection: sqlite3.Connection, class_id: int) -> set[int]:
-    """Return the ids of the photos that were taught to a class."""
-    query = f"SELECT id FROM images WHERE class = ? AND {TAUGHT}"  # noqa: S608 - our condition
-    return {row[0] for row in connection.execute(query, (class_id,))}
-
-
-def is_empty(connection: sqlite3.Connection, class_id: int) -> bool:
-    """Say whether a class has neither training images nor photos."""
-    query = "SELECT 1 FROM base WHERE class = :id UNION ALL SELECT 1 FROM images WHERE class = :id LIMIT 1"
-    return connection.execute(query, {"id": class_id}).fetchone() is None
-
-
 def image_thumbnails(connection: sqlite3.Connection, images: Sequence[int]) -> list[bytes]:
     """Return small versions of some images."""
     query = "SELECT thumbnail FROM images WHERE id = ?"
@@ -146,22 +113,6 @@ def base_samples(connection: sqlite3.Connection, layout: Layout) -> Stored:
 def repeated_photos(connection: sqlite3.Connection, layout: Layout, at_most: int) -> Stored:
     """Return photos of the taught classes that have at least two: those with the smallest fingerprints."""
     return _stored(connection, layout, "class IN (SELECT class FROM prototypes WHERE count > 1)", at_most)
-
-
-def shots_per_class(connection: sqlite3.Connection, layout: Layout, per_class: int, at_most: int) -> Stored:
-    """Return photos of taught classes: of each those with the smallest fingerprints, one class after another.
-
-    Classes with the fewest photos come first, and as many as have `at_most` photos together.
-    """
-    rows: list[tuple[int, int, bytes, bytes | None]] = []
-    query = "SELECT id, class, g, g_tilde FROM images WHERE class = ? ORDER BY sha256 LIMIT ?"
-    for (class_id,) in connection.execute("SELECT class FROM prototypes ORDER BY count, class").fetchall():
-        found = connection.execute(query, (class_id, per_class)).fetchall()
-        if rows and len(rows) + len(found) > at_most:
-            break
-        rows += found
-    features = layout.features([row[2:] for row in rows])
-    return Stored([row[0] for row in rows], [row[1] for row in rows], features)
 
 
 def _stored(

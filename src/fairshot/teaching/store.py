@@ -20,7 +20,7 @@ from fairshot.benchmarks.pictures import Pictures
 from fairshot.errors import UserError
 from fairshot.models.embedder import Features
 from fairshot.progress import SILENT, Reporter
-from fairshot.teaching import event_log, queries
+from fairshot.teaching import event_log, queries, single_photos
 from fairshot.teaching.adaptation import Adaptation, absorb
 from fairshot.teaching.base_classifier import CLASSIFIER, read_classifier
 from fairshot.teaching.confidence import SETTING, Confidence, Decisions, Trials
@@ -32,13 +32,12 @@ from fairshot.teaching.errors import (
     NoClasses,
     NotAStore,
     UnknownClass,
-    UnknownPhotos,
     UnreadablePhotos,
 )
 from fairshot.teaching.event_log import Event, EventLog
 from fairshot.teaching.folders import new_folder
 from fairshot.teaching.held_out import leave_one_out
-from fairshot.teaching.learning_curve import SHOTS_PER_CLASS, ClassCurve, learning_curves
+from fairshot.teaching.learning_curve import ClassCurve, learning_curves, read_shots
 from fairshot.teaching.names import UNKNOWN, checked_name
 from fairshot.teaching.network import EMBEDDER, Network, Photo
 from fairshot.teaching.photos import ReadPhotos
@@ -55,7 +54,6 @@ from fairshot.teaching.write_ahead_log import check_log
 COMPARED = 1000  # stored images whose answers are compared before and after a teaching
 MOST_PHOTOS = 500  # that are answered for without themselves
 MOST_SCORES = 5_000_000  # of those photos, over all classes
-MOST_CURVE_SCORES = 20_000_000  # of the photos that learning curves are made of, over all classes
 WARN_SHARE = 0.2
 Photos = Sequence[Any] | Pictures  # paths, arrays or PIL images; `Pictures` are prepared already
 
@@ -195,11 +193,6 @@ class Store:
         with self._reading:
             return queries.thumbnails(self._reader, name, at_most)
 
-    def photos(self, name: str, at_most: int = -1, skipped: int = 0) -> list[queries.StoredPhoto]:
-        """Return the photos of a class, taught ones first, each with the id that `drop` and `move` take."""
-        with self._reading:
-            return queries.class_photos(self._reader, name, at_most, skipped)
-
     def image_thumbnails(self, images: Sequence[int]) -> list[bytes]:
         """Return small versions of stored images, by their ids."""
         with self._reading:
@@ -228,9 +221,13 @@ class Store:
         """Estimate how often taught classes are answered right at 1, 2, ... photos, the worst class first."""
         with self._reading, read_transaction(self._reader):
             snapshot = self._read_snapshot(self._reader, self._snapshot)
-            at_most = max(MOST_CURVE_SCORES // max(len(snapshot.rows), 1), 1)
-            shots = queries.shots_per_class(self._reader, self.layout, SHOTS_PER_CLASS, at_most)
+            shots = read_shots(self._reader, self.layout, len(snapshot.rows))
         return learning_curves(snapshot, shots)
+
+    def photos(self, name: str, at_most: int = -1, skipped: int = 0) -> list[single_photos.StoredPhoto]:
+        """Return the photos of a class, taught ones first, each with the id that `drop` and `move` take."""
+        with self._reading:
+            return single_photos.class_photos(self._reader, name, at_most, skipped)
 
     def base_samples(self) -> queries.Stored:
         """Return the images of base classes that the store keeps."""
@@ -302,20 +299,6 @@ class Store:
                     log.change(subject, row, target)
             log.change("class", source, None)
 
-    def drop(self, name: str, photos: Sequence[int]) -> None:
-        """Take single photos out of a class, by their ids; a taught class is forgotten with its last one."""
-        with self._changing():
-            log = EventLog(self._writer, "drop", {"name": name})
-            self._take_out(log, name, photos, None)
-
-    def move(self, name: str, photos: Sequence[int], into: str) -> None:
-        """Put single photos of a class into another one, known or new; its last one takes the class along."""
-        into = checked_name(into)
-        with self._changing():
-            log = EventLog(self._writer, "move", {"name": name, "into": into})
-            target = queries.class_id(self._writer, into)
-            self._take_out(log, name, photos, log.new_class(into) if target is None else target)
-
     def adapt(self, photos: Photos | Sequence[Photo]) -> Adaptation:
         """Calibrate classes with unlabelled photos, within bounds; `undo` takes it back."""
         embedded, skipped = self._embedded(photos)
@@ -326,6 +309,21 @@ class Store:
             absorbed = absorb(log, embedded, change.before.classifier, change.before.names)
             change.keep = bool(absorbed)
         return Adaptation(len(embedded), absorbed, skipped)
+
+    def drop(self, name: str, photos: Sequence[int]) -> None:
+        """Take single photos out of a class, by their ids; a taught class is forgotten with its last one."""
+        with self._changing():
+            log = EventLog(self._writer, "drop", {"name": name})
+            single_photos.take_out(log, name, self._class_id(name), photos, None)
+
+    def move(self, name: str, photos: Sequence[int], into: str) -> None:
+        """Put single photos of a class into another one, known or new; its last one takes the class along."""
+        into = checked_name(into)
+        with self._changing():
+            log = EventLog(self._writer, "move", {"name": name, "into": into})
+            source, target = self._class_id(name), queries.class_id(self._writer, into)
+            target = log.new_class(into) if target is None else target
+            single_photos.take_out(log, name, source, photos, target)
 
     def set_confidence(self, confidence: Confidence) -> None:
         """Answer with this confidence and threshold from now on."""
@@ -365,20 +363,6 @@ class Store:
             )
         log.change("image", image, class_id)
         return True
-
-    def _take_out(self, log: EventLog, name: str, photos: Sequence[int], target: int | None) -> None:
-        """Move taught photos from one class to another one, or to none."""
-        source, chosen = self._class_id(name), sorted(set(photos))
-        if source == target:
-            raise UserError(f"the photos are in {name!r} already; give another class")
-        missing = set(chosen) - queries.taught_photos(self._writer, source)
-        if missing or not chosen:
-            raise UnknownPhotos(name, sorted(missing))
-        for image in chosen:
-            log.change("image", image, target)
-        if queries.is_empty(self._writer, source):
-            log.change("class", source, None)
-        log.describe(photos=len(chosen))
 
     def _class_id(self, name: str) -> int:
         class_id = queries.class_id(self._writer, name)
