@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fairshot.teaching import Store
-from support.pages import BASE, PageServer
+from support.browsing import BASE, PageServer
 from support.stores import network, store_spec
 
 CHROMIUM_FLAGS = [

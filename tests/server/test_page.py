@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fairshot.teaching import Store
-from support.pages import BASE, PageServer, Visit, draw_ring, photo_files, ring
+from support.browsing import BASE, PageServer, Visit, draw_ring, photo_files, ring
 from support.servers import serving
 from support.stores import make_store
 

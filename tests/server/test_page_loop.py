@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from fairshot.teaching import Store
-from support.pages import BASE, PageServer, Visit, draw_ring, photo_files
+from support.browsing import BASE, PageServer, Visit, draw_ring, photo_files
 from support.servers import png, serving
 from support.stores import network, store_spec
 
