@@ -42,7 +42,8 @@ async function undoHere() {
 export async function change(path, content, sentence) {
   try {
     const result = await call(path, content);
-    say(sentence(result), result?.warnings);
+    if (result?.photos === 0) toast(make("span", "", sentence(result))); // nothing new, nothing to undo
+    else say(sentence(result), result?.warnings);
     tellChange();
     return true;
   } catch (error) {
