@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fairshot.errors import UserError
-from fairshot.teaching.derived import TAUGHT
 from fairshot.teaching.errors import UnknownPhotos
 from fairshot.teaching.event_log import EventLog
+from fairshot.teaching.queries import TAUGHT
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from fairshot.benchmarks.pictures import Pictures
 from fairshot.errors import UserError
 from fairshot.models.embedder import Features
 from fairshot.progress import SILENT, Reporter
-from fairshot.teaching import event_log, queries, single_photos
+from fairshot.teaching import event_log, queries
 from fairshot.teaching.adaptation import Adaptation, absorb
 from fairshot.teaching.base_classifier import CLASSIFIER, read_classifier
 from fairshot.teaching.confidence import SETTING, Confidence, Decisions, Trials
@@ -182,15 +182,10 @@ class Store(Records):
 
     def learning_curves(self) -> list[ClassCurve]:
         """Estimate how often taught classes are answered right at 1, 2, ... photos, the worst class first."""
-        with self._reading, read_transaction(self._reader):
+        with self._derived():
             snapshot = self._read_snapshot(self._reader, self._snapshot)
             shots = read_shots(self._reader, self.layout, len(snapshot.rows))
         return learning_curves(snapshot, shots)
-
-    def photos(self, name: str, at_most: int = -1, skipped: int = 0) -> list[single_photos.StoredPhoto]:
-        """Return the photos of a class, taught ones first, each with the id that `drop` and `move` take."""
-        with self._reading:
-            return single_photos.class_photos(self._reader, name, at_most, skipped)
 
     def base_samples(self) -> queries.Stored:
         """Return the images of base classes that the store keeps."""
@@ -242,21 +237,6 @@ class Store(Records):
             absorbed = absorb(log, embedded, change.before.classifier, change.before.names)
             change.keep = bool(absorbed)
         return Adaptation(len(embedded), absorbed, skipped)
-
-    def drop(self, name: str, photos: Sequence[int]) -> None:
-        """Take single photos out of a class, by their ids; a taught class is forgotten with its last one."""
-        with self._changing():
-            log = EventLog(self._writer, "drop", {"name": name})
-            single_photos.take_out(log, name, self._class_id(name), photos, None)
-
-    def move(self, name: str, photos: Sequence[int], into: str) -> None:
-        """Put single photos of a class into another one, known or new; its last one takes the class along."""
-        into = checked_name(into)
-        with self._changing():
-            log = EventLog(self._writer, "move", {"name": name, "into": into})
-            source, target = self._class_id(name), queries.class_id(self._writer, into)
-            target = log.new_class(into) if target is None else target
-            single_photos.take_out(log, name, source, photos, target)
 
     def set_confidence(self, confidence: Confidence) -> None:
         """Answer with this confidence and threshold from now on."""
