@@ -255,6 +255,10 @@ class DualClassifier:
             scores.pre[own] = left_out(joined(self.h.means, self.h_tilde.means), joined(g, g_tilde))
         return scores
 
+    def combine(self, transferable: Tensor, specific: Tensor, pre: Tensor | None = None) -> Decision:
+        """Decide by scores (N, C) of both kinds of features."""
+        return combine(self.settings.decision, transferable, specific, self.base_classes, pre)
+
     def few_shot_scores(self, shots: Features, labels: Tensor, others: Tensor) -> Scores:
         """Return the scores of shots of novel classes, each compared with its class made of other shots.
 
@@ -280,10 +284,6 @@ class DualClassifier:
         if scores.pre is not None:
             scores.pre[own] = made_of(joined(g, g_tilde))
         return scores
-
-    def combine(self, transferable: Tensor, specific: Tensor, pre: Tensor | None = None) -> Decision:
-        """Decide by scores (N, C) of both kinds of features."""
-        return combine(self.settings.decision, transferable, specific, self.base_classes, pre)
 
     def transferable_scores(self, g: Tensor) -> Tensor:
         """Return the scores of g by h (N, C), with the bias of the gate if there is one."""
