@@ -275,6 +275,32 @@ class DualClassifier:
         """Decide by scores (N, C) of both kinds of features."""
         return combine(self.settings.decision, transferable, specific, self.base_classes, pre)
 
+    def few_shot_scores(self, shots: Features, labels: Tensor, others: Tensor) -> Scores:
+        """Return the scores of shots of novel classes, each compared with its class made of other shots.
+
+        `others` (N, k) are the positions of the k shots that the class of each shot is made of. All other
+        classes, Resistance and the bias of a gate are as they are.
+        """
+        scores = self.scores(shots)
+        g, g_tilde = shots["g"].double(), shots["g_tilde"].double()
+        own = torch.arange(len(labels), device=labels.device), labels
+
+        def made_of(values: Tensor) -> Tensor:
+            plain = TransferableClassifier.plain(values[:0], labels[:0])
+            return plain.made_of(plain.project(values), others).float()
+
+        if self.gate is None:
+            scores.transferable[own] = made_of(g)
+        else:
+            bare = torch.zeros_like(scores.transferable)
+            bare[own] = self.gate.made_of(self.gate.project(g), others).float()
+            scores.transferable[own] = self._with_bias(bare)[own]
+        if scores.specific is not scores.transferable:
+            scores.specific[own] = made_of(g_tilde)
+        if scores.pre is not None:
+            scores.pre[own] = made_of(joined(g, g_tilde))
+        return scores
+
     def transferable_scores(self, g: Tensor) -> Tensor:
         """Return the scores of g by h (N, C), with the bias of the gate if there is one."""
         if self.gate is None:

@@ -21,6 +21,10 @@ def serve_command(
         str, typer.Option(help="Address; any but this machine's own needs a token.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any that is free.")] = 8000,
+    keep_asked: Annotated[
+        int,
+        typer.Option(min=0, max=1000, help="Pictures asked lately that stay in memory, to be labelled."),
+    ] = 200,
 ) -> None:
     """Serve a store: a web page, and a REST API described at /docs.
 
@@ -48,5 +52,5 @@ def serve_command(
         if token is not None and given is None:
             print(f"token {token}", flush=True)
         with suppress(KeyboardInterrupt):  # Ctrl-C is how a server is stopped
-            serve(opened, listener, token)
+            serve(opened, listener, token, keep_asked)
     CONSOLE.print("stopped")
