@@ -35,7 +35,7 @@ from fairshot.errors import TrainingStopped, UserError
 # Exit codes: something given cannot be used; the same command goes on; Ctrl-C outside of training.
 UNUSABLE, UNFINISHED, INTERRUPTED = 2, 75, 130
 UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}  # a disk that is full or read-only
-RESUMING = {"run", "compare", "tune", "ablate"}  # commands that find again what they had finished
+RESUMING = {"run", "compare", "tune", "ablate", "teach"}  # commands that find again what they had finished
 
 COMMANDS: dict[str, list[Callable[..., None] | typer.Typer]] = {
     "Experiments": [run.run_command, compare.compare_command, listing.list_command, recipe.app, data.app],

@@ -21,7 +21,7 @@ from fairshot.errors import UserError, first_of
 from fairshot.models.presets import DEFAULT_PRESET
 
 if TYPE_CHECKING:
-    from fairshot.teaching import Store, StoreSpec
+    from fairshot.teaching import Records, Store, StoreSpec
 
 MOST_NAMED = 10  # classes that a line names
 
@@ -153,8 +153,15 @@ def _say_sessions(spec: StoreSpec, store: Path, without_images: bool) -> None:
 
 def teach_command(
     store: StoreFolder,
-    name: Name,
-    photos: Photos,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The name of a class, or a folder of sub-folders to teach.")
+    ],
+    photos: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[PHOTOS]", help="Image files, or folders of image files.", show_default=False
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what it would do.")] = False,
     warn_share: Annotated[
         float | None,
@@ -164,13 +171,34 @@ def teach_command(
         ),
     ] = None,
 ) -> None:
-    """Teach a class from a few photos, or more photos of a class it knows; tell what that did."""
+    """Teach a class from a few photos, or more photos of a class it knows; tell what that did.
+
+    With a folder alone, `fairshot teach STORE photos/`, each sub-folder is a class of its name. The same
+    command goes on where it was stopped: photos that a class has already are passed over.
+    """
+    if not photos:
+        _teach_folder(store, Path(name), dry_run, warn_share)
+        return
     with _open(store) as opened:
         report = opened.teach(name, image_files(photos), dry_run, **given(warn_share=warn_share))
     print_skipped(report.skipped)
     _say(("would be taught: " if dry_run else "") + report.sentence())
     for warning in report.warnings:
         MESSAGES.print(f"warning: {warning}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+
+
+def _teach_folder(store: Path, folder: Path, dry_run: bool, warn_share: float | None) -> None:
+    """Teach all sub-folders of a folder."""
+    if not folder.is_dir():
+        raise UserError(f"give the photos of the class {folder}, or a folder that holds a folder per class")
+    from fairshot.teaching import teach_folder
+    from fairshot.teaching.errors import ClassesRefused
+
+    with _open(store) as opened:
+        done = teach_folder(opened, folder, ConsoleReporter(), dry_run, **given(warn_share=warn_share))
+    _say(("would be taught: " if dry_run else "") + done.sentence())
+    if done.refused:
+        raise ClassesRefused(done.refused)
 
 
 def predict_command(
@@ -196,7 +224,7 @@ def predict_command(
 
 def forget_command(store: StoreFolder, name: Name) -> None:
     """Take a class out; undo brings it back."""
-    with _open(store) as opened:
+    with _records(store) as opened:
         opened.forget(name)
     _say(f"{name} is forgotten; to bring it back: fairshot undo {store}")
 
@@ -207,7 +235,7 @@ def rename_command(
     new_name: Annotated[str, typer.Argument(metavar="NEW_NAME", help="Its new name.")],
 ) -> None:
     """Give a class another name."""
-    with _open(store) as opened:
+    with _records(store) as opened:
         opened.rename(name, new_name)
     _say(f"{name} is called {new_name} now")
 
@@ -218,21 +246,21 @@ def merge_command(
     into: Annotated[str, typer.Argument(metavar="INTO", help="Another class.")],
 ) -> None:
     """Put all that is known of one class into another."""
-    with _open(store) as opened:
+    with _records(store) as opened:
         opened.merge(name, into)
     _say(f"{name} is part of {into} now")
 
 
 def undo_command(store: StoreFolder) -> None:
     """Take back the last change that still stands; again for the one before."""
-    with _open(store) as opened:
+    with _records(store) as opened:
         undone = opened.undo()
     _say(f"undone: {undone.sentence()}")
 
 
 def history_command(store: StoreFolder, as_json: AsJson = False) -> None:
     """List what was done, the latest first."""
-    with _open(store) as opened:
+    with _records(store) as opened:
         events = opened.history()
     if as_json:
         _print_json([asdict(event) for event in events])
@@ -244,7 +272,7 @@ def history_command(store: StoreFolder, as_json: AsJson = False) -> None:
 
 def classes_command(store: StoreFolder, as_json: AsJson = False) -> None:
     """List the classes: base ones in the order of training, then taught ones by name."""
-    with _open(store) as opened:
+    with _records(store) as opened:
         infos = opened.classes()
     if as_json:
         _print_json([asdict(info) for info in infos])
@@ -365,6 +393,13 @@ def _open(folder: Path) -> Store:
     from fairshot.teaching import Store
 
     return Store(folder)
+
+
+def _records(folder: Path) -> Records:
+    """Open what is recorded in a store, which needs no network and no torch."""
+    from fairshot.teaching import Records
+
+    return Records(folder)
 
 
 def _say(text: str) -> None:

@@ -79,6 +79,24 @@ class UnreadablePhotos(UserError):
         super().__init__(f"{number} images cannot be read: " * (number > 1) + f"{file}: {reason}")
 
 
+class NoClassFolders(UserError):
+    """A folder was to be taught whose sub-folders hold no image."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        what = "holds no sub-folders with images" if folder.is_dir() else "is not a folder"
+        super().__init__(f"{folder} {what}; expected {folder}/<class>/<image>.jpg (or .png, ...)")
+
+
+class ClassesRefused(UserError):
+    """Sub-folders that could not be taught as classes, and why; the others were."""
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        self.reasons = dict(reasons)
+        told = "; ".join(f"{name}: {reason}" for name, reason in self.reasons.items())
+        super().__init__(f"not taught: {told}")
+
+
 class TooFewHeldOut(UserError):
     """Too few images of known classes to choose confidence on."""
 
