@@ -8,7 +8,7 @@
 
 VENV   := .venv
 BIN    := $(VENV)/bin
-EXTRAS := dev,docs,serve,export,cluster
+EXTRAS := dev,docs,photos,serve,export,cluster
 PYTHON ?= python3
 JOBS   ?= 2
 
