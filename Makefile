@@ -57,7 +57,7 @@ test: install
 
 # Building is also part of the tests (tests/docs), into another folder.
 docs: install
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
 	@echo "open site/index.html"
 
 format: install

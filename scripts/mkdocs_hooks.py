@@ -71,7 +71,7 @@ def _page_of(path: str) -> str:
     return re.sub(r"(^|/)README\.md$", r"\1index.md", path)
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Point links between files of the checkout to their pages; what has no page keeps its text alone."""
     here = page.file.src_uri
     if here not in (documents := _documents()):
@@ -91,7 +91,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return LINK.sub(pointed, markdown)
 
 
-def on_page_content(text: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+def on_page_content(text: str, **_: Any) -> str:
     """Turn formulas into MathML, which browsers show without a script."""
     return MATH.sub(_mathml, text)
 
@@ -139,8 +139,7 @@ def recipes() -> str:
         parts.append(f"\n## {section}\n\n{_first_line(settings)}\n\n{_table(settings, section)}")
     for name, method in methods().items():
         parts.append(
-            f"\n## method: {name}\n\n{_sentence(method.card.summary)} A recipe says `method.name: {name}`.\n\n"
-            f"{_table(method.Settings, 'method')}"
+            f"\n## method: {name}\n\n{_sentence(method.card.summary)}\n\n{_table(method.Settings, 'method')}"
         )
     return "".join(parts)
 
@@ -206,7 +205,8 @@ def api() -> Iterator[tuple[str, str]]:
             if not path.name.startswith("_")
         ]
         text = "".join(f"\n::: {name}\n" for name in modules)
+        about = "    options: {members: false, show_root_heading: false}\n"
         yield (
             f"reference/api/{room.name}.md",
-            f"# fairshot.{room.name}\n\n::: fairshot.{room.name}\n    options: {{members: false, show_root_heading: false}}\n{text}",
+            f"# fairshot.{room.name}\n\n::: fairshot.{room.name}\n{about}{text}",
         )

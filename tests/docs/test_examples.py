@@ -10,7 +10,9 @@ import pytest
 from nbclient import NotebookClient
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SMALL = {"estimator": {"EPOCHS = 20": "EPOCHS = 1", "BASE, NOVEL, SHOTS = 8, 4, 5": "BASE, NOVEL, SHOTS = 4, 2, 5"}}
+SMALL = {
+    "estimator": {"EPOCHS = 20": "EPOCHS = 1", "BASE, NOVEL, SHOTS = 8, 4, 5": "BASE, NOVEL, SHOTS = 4, 2, 5"}
+}
 
 
 def executed(name: str, monkeypatch: pytest.MonkeyPatch) -> str:

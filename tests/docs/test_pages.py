@@ -21,14 +21,39 @@ PAGES = [
 ]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 TARGETS = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
-PROGRAMS = {"fairshot", "make", "pip", "python", "python3", "pytest", "pre-commit", "docker", "torchrun", ".", "curl"}
+PROGRAMS = {
+    "fairshot",
+    "make",
+    "pip",
+    "python",
+    "python3",
+    "pytest",
+    "pre-commit",
+    "docker",
+    "torchrun",
+    ".",
+    "curl",
+}
 ASSIGNMENT = re.compile(r"[A-Z_]+=\S* ")
-# Commands of the walks that are only parsed: they need data, a network, a GPU or a second terminal.
-NOT_WALKED = re.compile(r"cifar100|cub200|mini_imagenet|resnet18|--ray|\bserve\b|--install-completion|\b[A-Z]{2,}\b")
-WALKS = ("README.md", "docs/getting-started.md", "docs/teaching.md", "docs/own-photos.md", "docs/choose-settings.md")
+# Commands of the walks that are only parsed: they need data, a network, a GPU or a second terminal, or are
+# walked on another page. Words in capitals stand for something.
+NOT_WALKED = re.compile(
+    r"cifar100|cub200|mini_imagenet|resnet18|--ray|\bserve\b|--install-completion|report runs/compare"
+    r"|\b[A-Z]{2,}\b"
+)
+WALKS = (
+    "README.md",
+    "docs/getting-started.md",
+    "docs/teaching.md",
+    "docs/own-photos.md",
+    "docs/choose-settings.md",
+)
 SHORT = [word for word in TINY if word != "method.sr_width=32"]  # which NCM has not
 SHORT.pop(SHORT.index("--device") - 1)
-SMALL_PHOTOS = ["--set", "training.epochs=1", "--device", "cpu"]
+SMALL_PHOTOS = [
+    *("--set", "training.epochs=1", "--set", "benchmark.base_classes=4", "--set", "benchmark.way=2"),
+    *("--set", "benchmark.sessions=1", "--device", "cpu"),
+]
 
 
 def ids(page: Path) -> str:
@@ -96,7 +121,9 @@ def unknown_in(words: list[str]) -> str:
     if program == "torchrun":
         parse(rest[rest.index("-m") + 2 :])
     if program in ("python", "pytest"):
-        return "" if program == "python" and rest[0] == "-m" or (ROOT / rest[0]).exists() else "no such file"
+        return (
+            "" if (program == "python" and rest[0] == "-m") or (ROOT / rest[0]).exists() else "no such file"
+        )
     return ""
 
 
@@ -110,7 +137,7 @@ def photo(path: Path, kind: int, number: int) -> None:
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory) -> Path:
-    """What somebody has at hand: photos of two birds, and the runs of `make demo`, which are very short ones."""
+    """What somebody has at hand: photos of two birds, and runs of `make demo`, very short ones."""
     folder = tmp_path_factory.mktemp("demo")
     for kind, name in enumerate(("robin", "magpie")):
         for number in range(1, 6):
@@ -129,6 +156,8 @@ def small(words: list[str]) -> list[str]:
         return [*words, "--device", "cpu"]
     if command in ("run", "compare", "tune"):
         return [*words, *SHORT]
+    if command == "doodles":
+        return [*words[:2], "--photos", "6"]
     if command == "tradeoff":
         return [words[0], words[1], "--novel", "2", "--held-out", "5", "--device", "cpu"]
     return words
