@@ -1,6 +1,6 @@
 # make demo    NCM beside SSS on the embedded benchmark, figures under runs/
 # make test    formatting, linting, types, import directions, tests; JOBS=4 runs the tests in four processes
-# make install the environment alone, with all extras: to serve, to export, to compare on a cluster
+# make install the environment alone, with all extras: to serve, to export, to watch, to compare on a cluster
 # make docs    the documentation, as a site in site/; broken links fail
 # make format  the code in the form that `make test` asks for
 # make clean   remove the environment and the caches of the tools; runs/ is your work, and stays
@@ -8,7 +8,7 @@
 
 VENV   := .venv
 BIN    := $(VENV)/bin
-EXTRAS := dev,docs,photos,serve,export,cluster
+EXTRAS := dev,docs,photos,serve,export,cluster,watch
 PYTHON ?= python3
 JOBS   ?= 2
 

@@ -27,6 +27,7 @@ from fairshot.cli import (
     teach,
     tradeoff,
     tune,
+    watch,
 )
 from fairshot.cli.advice import AdvisedCommand, with_advice
 from fairshot.cli.console import CONSOLE, MESSAGES
@@ -48,7 +49,7 @@ COMMANDS: dict[str, list[Callable[..., None] | typer.Typer]] = {
         *(teach.new_command, teach.teach_command, teach.predict_command, teach.forget_command),
         *(teach.rename_command, teach.merge_command, teach.undo_command, teach.history_command),
         *(teach.classes_command, teach.adapt_command, teach.evaluate_command, teach.export_command),
-        *(teach.import_command, teach.doodles_command, serve.serve_command),
+        *(teach.import_command, teach.doodles_command, serve.serve_command, watch.watch_command),
     ],
 }
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from fairshot.cli.console import CONSOLE, MESSAGES, ConsoleReporter, print_message
+from fairshot.cli.console import CONSOLE, MESSAGES, ConsoleReporter, print_message, this_command
 from fairshot.cli.options import given
 from fairshot.cli.photos import image_files, print_skipped
 from fairshot.cli.presets import list_presets
@@ -22,6 +22,7 @@ from fairshot.models.presets import DEFAULT_PRESET
 
 if TYPE_CHECKING:
     from fairshot.teaching import Records, Store, StoreSpec
+    from fairshot.teaching.mistakes import Mistakes
 
 MOST_NAMED = 10  # classes that a line names
 
@@ -321,10 +322,17 @@ def evaluate_command(
             max=1,
         ),
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a page of all figures with the wrong photos, page.html."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure accuracy, balance, confidence and the finding of unknown things on a folder of images."""
-    from fairshot.teaching import choose_confidence, evaluate, read_folder
+    """Measure accuracy, balance, confidence and the finding of unknown things on a folder of images.
+
+    Tells which classes are confused, and which photos are answered wrongly.
+    """
+    from fairshot.teaching import choose_confidence, evaluate, find_mistakes, read_folder
 
     with _open(store) as opened:
         labelled = read_folder(opened, folder, ConsoleReporter("evaluate"))
@@ -334,11 +342,37 @@ def evaluate_command(
                 "confidence and threshold are chosen on every second image; the figures are of the others"
             )
         measured = evaluate(opened, labelled, **given(rejection_rate=reject))
+        mistakes = find_mistakes(opened, labelled)
+        if page is not None:
+            from fairshot.teaching import write_evaluation_page  # draws: seconds to import
+
+            title = f"{store.resolve().name} on {folder.resolve().name}"
+            write_evaluation_page(page, opened, measured, mistakes, title, this_command())
     if as_json:
-        _print_json({**asdict(measured), "balance": measured.balance})
+        _print_json({**asdict(measured), "balance": measured.balance, **asdict(mistakes)})
         return
     for label, value in measured.rows():
         _say(f"{label:44} {value}")
+    _say_mistakes(mistakes)
+    if page is not None:
+        _say(f"\n{page}: all of this with the wrong photos")
+
+
+def _say_mistakes(mistakes: Mistakes) -> None:
+    """Name the most frequent confusions and some of the wrong photos."""
+    if not mistakes.wrong:
+        _say("\nno image is answered wrongly")
+        return
+    surest_first = sorted(mistakes.wrong, key=lambda each: -each.confidence)
+    for title, lines in (
+        ("confusions, the most frequent first", [each.sentence() for each in mistakes.confusions]),
+        ("wrong photos, the surest first", [f"{each.file}  {each.sentence}" for each in surest_first]),
+    ):
+        _say(f"\n{title}")
+        for line in lines[:MOST_NAMED]:
+            _say(f"  {line}")
+        if len(lines) > MOST_NAMED:
+            _say(f"  and {len(lines) - MOST_NAMED:,} more; --page FILE shows them, --json lists them")
 
 
 def export_command(

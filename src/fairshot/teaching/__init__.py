@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from fairshot.teaching.evaluating import choose_confidence as choose_confidence
     from fairshot.teaching.evaluating import evaluate as evaluate
     from fairshot.teaching.evaluating import read_folder as read_folder
+    from fairshot.teaching.evaluation_page import write_evaluation_page as write_evaluation_page
     from fairshot.teaching.folders import check_free as check_free
+    from fairshot.teaching.mistakes import find_mistakes as find_mistakes
     from fairshot.teaching.onnx_export import export_onnx as export_onnx
     from fairshot.teaching.records import Records as Records
     from fairshot.teaching.run_spec import from_run as from_run
