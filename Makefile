@@ -7,7 +7,7 @@
 
 VENV   := .venv
 BIN    := $(VENV)/bin
-EXTRAS := dev,serve,export,cluster
+EXTRAS := dev,serve,export,cluster,tensorboard,wandb
 PYTHON ?= python3
 JOBS   ?= 2
 
