@@ -8,7 +8,7 @@
 
 VENV   := .venv
 BIN    := $(VENV)/bin
-EXTRAS := dev,docs,photos,serve,export,cluster,watch
+EXTRAS := dev,docs,photos,serve,export,cluster,watch,tensorboard,wandb
 PYTHON ?= python3
 JOBS   ?= 2
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
-from fairshot.cli.options import Base, Data, Device, Fresh, Minutes, Root, Seed, Set, Trust
+from fairshot.cli.options import Base, Data, Device, Fresh, Log, Minutes, Root, Seed, Set, Trust, tracking_of
 from fairshot.cli.trust import load_trusted
 from fairshot.errors import UserError
 from fairshot.progress import SILENT, Reporter
@@ -59,6 +59,7 @@ def run_command(
     fresh: Fresh = False,
     root: Root = None,
     max_minutes: Minutes = math.inf,
+    log: Log = [],  # noqa: B006 - typer copies it
 ) -> None:
     """Train on the base classes, learn the sessions, report how balanced the classifier stayed.
 
@@ -72,6 +73,7 @@ def run_command(
     if split is not None and data is None:
         raise UserError("--split goes with --data: it says how own pictures were split")
     chosen = load_trusted(recipe or default_recipe("folder" if data else "doodles"), set_, seed, trust)
+    tracking = tracking_of(log)
     source = source_name(chosen, data)
     folder = out or Path("runs") / f"{source}-{chosen.method_name}-seed{chosen.seed}"
     fabric = choose_hardware(device, processes, machines)
@@ -79,7 +81,8 @@ def run_command(
     if fabric.is_global_zero:
         reporter = ConsoleReporter(f"{chosen.method_name} {source}", folder / LOG)
     inputs = (this_command(), root, data, split, base)
-    result = run(chosen, RunOptions(folder, fabric, *inputs, fresh, max_minutes, reporter))
+    options = RunOptions(folder, fabric, *inputs, fresh, max_minutes, reporter, tracking=tracking)
+    result = run(chosen, options)
     if result is not None:
         present({folder: result}, folder)
 
