@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from posixpath import normpath, relpath
 from typing import Any
 
+import jupytext
 import latex2mathml.converter
 import typer
 from mkdocs.config.defaults import MkDocsConfig
@@ -22,6 +23,7 @@ from typer.cli import get_docs_for_click
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "fairshot"
+PAGES = ("*.md", "docs/*.md", "results/**/*.md", "examples/*.md", "examples/*.ipynb")
 LINK = re.compile(r"(?P<open>!?\[[^\[\]]*\]\()(?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
 MATH = re.compile(r'<(span|div) class="arithmatex">(?:\\\((.*?)\\\)|\\\[(.*?)\\\])</\1>', re.DOTALL)
 NOT_IN_CODE = re.compile(r"(`[^`]*`)|<")
@@ -29,28 +31,29 @@ BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiv
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Leave out of the navigation what this checkout does not have."""
-    config.nav = _present(config.nav, {*_documents(), *_generated()})
+    """Complete the navigation: a folder stands for its generated pages; what is not there is left out."""
+    config.nav = _navigation(config.nav, [*_documents(), *_generated()])
     return config
 
 
-def _present(entries: Any, pages: set[str]) -> Any:
-    """Return the entries of a navigation whose pages there are."""
-    kept = []
+def _navigation(entries: Any, pages: list[str]) -> Any:
+    found = []
     for entry in entries:
         ((title, target),) = entry.items()
         if isinstance(target, list):
-            kept.append({title: _present(target, pages)})
+            found.append({title: _navigation(target, pages)})
+        elif target.endswith("/"):
+            found.append({title: [page for page in pages if page.startswith(target)]})
         elif target in pages:
-            kept.append(entry)
-    return kept
+            found.append(entry)
+    return found
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that lie outside of docs/, and those made from the code."""
     for page, source in _documents().items():
         if source.parent != Path("docs"):
-            files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
+            files.append(File.generated(config, page, content=_markdown(ROOT / source)))
     for page, text in _generated().items():
         files.append(File.generated(config, page, content=text))
     return files
@@ -59,7 +62,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 @cache
 def _documents() -> dict[str, Path]:
     """Return the Markdown files of the checkout by the page of the site that each becomes."""
-    found = [path for pattern in ("*.md", "docs/*.md", "results/**/*.md") for path in ROOT.glob(pattern)]
+    found = [path for pattern in PAGES for path in ROOT.glob(pattern)]
     files = [path.relative_to(ROOT) for path in found]
     return {_page_of(file.as_posix()): file for file in files}
 
@@ -68,7 +71,13 @@ def _page_of(path: str) -> str:
     """Return the page of the site that a file of the checkout becomes."""
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
-    return re.sub(r"(^|/)README\.md$", r"\1index.md", path)
+    return re.sub(r"(^|/)README\.md$", r"\1index.md", re.sub(r"\.ipynb$", ".md", path))
+
+
+def _markdown(path: Path) -> str:
+    """Return a page or a notebook as Markdown."""
+    text = path.read_text(encoding="utf-8")
+    return jupytext.writes(jupytext.reads(text, "ipynb"), "md") if path.suffix == ".ipynb" else text
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
