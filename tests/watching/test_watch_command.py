@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 import threading
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from fairshot.cli import app
@@ -54,9 +57,25 @@ def test_ctrl_c_ends_it_and_the_next_time_goes_on(shop: Store, tmp_path: Path) -
     assert len(list(tmp_path.joinpath("state").rglob("*.sqlite"))) == 1
 
 
+def test_the_commands_of_the_page_exist() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "watch.md").read_text()
+    lines = re.findall(r"^(?:    |ExecStart=\S*/)fairshot (.+?)(?:  +#.*)?$", page, re.MULTILINE)
+    assert len(lines) == 8
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for line in lines:
+        name, *arguments = shlex.split(line)
+        assert (
+            commands[name].make_context(name, arguments).params["store" if name != "import-photos" else "out"]
+        )
+    options = {name for each in commands["watch"].params for name in each.opts}
+    assert set(re.findall(r"^\| `(--[a-z]+)", page, re.MULTILINE)) == options - {"store", "source", "--help"}
+
+
 def test_what_cannot_be_watched_is_refused(shop: Store, tmp_path: Path) -> None:
     assert isinstance(watch(shop, tmp_path / "nothing").exception, NoSource)
     (tmp_path / "video.mp4").touch()
     assert isinstance(watch(shop, tmp_path / "video.mp4", "--tag").exception, UserError)
     assert isinstance(watch(shop, tmp_path, "--once", "--webhook", "nothing").exception, UserError)
+    around = watch(shop, tmp_path, "--once", "--move", tmp_path)
+    assert "would come into" in str(around.exception)
     assert default_path(shop.folder, "0") != default_path(shop.folder, "1")

@@ -13,6 +13,7 @@ import pytest
 from fairshot.teaching import Store
 from fairshot.teaching.errors import NoClasses
 from fairshot.watching import folder as folder_module
+from fairshot.watching.capture import Version
 from fairshot.watching.errors import JournalUnusable
 from fairshot.watching.file_actions import FileActions, move_to, sidecar_of
 from fairshot.watching.folder import FolderSource
@@ -63,6 +64,17 @@ def test_a_file_is_not_read_while_it_is_written(shop: Store, journal: Journal, t
         file.flush()
         wait_for(lambda: len(running.records) == 1)
     assert running.records[0]["answer"] == "yak"  # and no record of a half
+
+
+def test_a_file_is_at_rest_when_it_has_not_changed_for_a_while(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looking = FolderSource(tmp_path, journal, every=1.0)
+    seen = []
+    for now, size in ((0.0, 1), (0.9, 1), (1.0, 2), (1.9, 2), (2.1, 2), (2.2, 3)):
+        monkeypatch.setattr(folder_module.time, "monotonic", lambda now=now: now)
+        seen.append(len(looking._settled([("a.png", Version(size, 7))])))
+    assert seen == [0, 0, 0, 0, 1, 0]
 
 
 def test_a_half_file_is_given_time_and_then_named(

@@ -58,7 +58,13 @@ COMMANDS: dict[str, list[Callable[..., None] | typer.Typer]] = {
         *(teach.new_command, teach.teach_command, teach.predict_command, teach.forget_command),
         *(teach.rename_command, teach.merge_command, teach.undo_command, teach.history_command),
         *(teach.classes_command, teach.adapt_command, teach.evaluate_command, teach.export_command),
-        *(teach.import_command, teach.doodles_command, serve.serve_command, watch.watch_command),
+        *(
+            teach.import_command,
+            teach.import_photos_command,
+            teach.doodles_command,
+            serve.serve_command,
+            watch.watch_command,
+        ),
     ],
     "Sharing": [hub.push_command, hub.pull_command],
 }
@@ -76,7 +82,7 @@ for heading, commands in COMMANDS.items():
                 each.cls = AdvisedCommand
             app.add_typer(command, rich_help_panel=heading)
         else:
-            name = command.__name__.removesuffix("_command")
+            name = command.__name__.removesuffix("_command").replace("_", "-")
             app.command(name, cls=AdvisedCommand, rich_help_panel=heading)(command)
 
 

@@ -409,6 +409,35 @@ def import_command(
     _say(f"{store}: ready")
 
 
+def import_photos_command(
+    export: Annotated[
+        Path, typer.Argument(metavar="EXPORT", help="JSON of Label Studio, or annotations in COCO's format.")
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write to: OUT/<class>/*.")],
+    images: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where the images are; the folder of EXPORT if not given."),
+    ] = None,
+    margin: Annotated[
+        float | None,
+        typer.Option(min=0, max=2, help="Added around a box, as a share of its sides; a tenth if not given."),
+    ] = None,
+) -> None:
+    """Turn labelled images into a folder per class: whole images as they are, boxes cut out with a margin."""
+    from fairshot.teaching.photo_import import import_photos
+
+    report = import_photos(export, out, images, reporter=ConsoleReporter(), **given(margin=margin))
+    print_skipped(report.skipped)
+    for name, folder in report.renamed.items():
+        print_message(f"the folder of {name} is called {folder}")
+    there = sum(report.photos.values()) - report.written
+    _say(
+        f"{report.written:,} photos of {len(report.photos)} classes in {out}"
+        + (f"; {there:,} were there already" if there else "")
+    )
+    _say(f"to teach them: fairshot teach STORE {out}")
+
+
 def doodles_command(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder to write to.")],
     photos: Annotated[int, typer.Option(help="Drawings per class to teach with.", min=1, max=75)] = 5,

@@ -96,6 +96,8 @@ def watch_command(
         chosen = _source(source, kept, preparation(shop), every, change, once, move, reporter)
         if (move or tag) and not Path(source).is_dir():
             raise UserError("--move and --tag are for the files of a folder")
+        if move and Path(source).resolve().is_relative_to(move.resolve()):
+            raise UserError(f"files moved to {move} would come into {source} again; give another --move")
         receivers = _receivers(kept, move, tag, webhook, mqtt, name or store.resolve().name, reporter)
         for number in (signal.SIGINT, signal.SIGTERM):
             opened.callback(signal.signal, number, signal.signal(number, lambda *_: stop.set()))

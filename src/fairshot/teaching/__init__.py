@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fairshot.teaching.folders import check_free as check_free
     from fairshot.teaching.mistakes import find_mistakes as find_mistakes
     from fairshot.teaching.onnx_export import export_onnx as export_onnx
+    from fairshot.teaching.photo_import import import_photos as import_photos
     from fairshot.teaching.records import Records as Records
     from fairshot.teaching.run_spec import from_run as from_run
     from fairshot.teaching.store import Store as Store

@@ -97,6 +97,14 @@ class ClassesRefused(UserError):
         super().__init__(f"not taught: {told}")
 
 
+class ExportRefused(UserError):
+    """An export of labelled images that no photo can be taken from."""
+
+    def __init__(self, export: Path, reason: str) -> None:
+        self.export, self.reason = export, reason
+        super().__init__(f"{export}: no photo can be imported: {reason}")
+
+
 class TooFewHeldOut(UserError):
     """Too few images of known classes to choose confidence on."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -39,6 +39,9 @@ def as_it_is(picture: Bytes) -> Bytes:
     return picture
 
 
+Captures = Generator[list[Capture], None, None]
+
+
 class Source(Protocol):
     """Where pictures come from."""
 
@@ -47,7 +50,7 @@ class Source(Protocol):
         """What it is called, without passwords."""
         ...
 
-    def batches(self, stop: Event) -> Iterator[list[Capture]]:
+    def batches(self, stop: Event) -> Captures:
         """Give pictures as they come, until there can be no more or it is told to stop.
 
         A batch that was taken is answered for before the next one is asked for.

@@ -14,7 +14,7 @@ from fairshot.benchmarks.images import is_image_name, read_image
 from fairshot.errors import UserError
 from fairshot.progress import SILENT, Reporter
 from fairshot.watching.backoff import Backoff
-from fairshot.watching.capture import Capture, Prepare, Version, as_it_is, as_text, identity
+from fairshot.watching.capture import Capture, Captures, Prepare, Version, as_it_is, as_text, identity
 from fairshot.watching.journal import Journal
 
 AT_ONCE = 8  # pictures that are answered together
@@ -52,7 +52,7 @@ class FolderSource:
         """The folder."""
         return str(self.folder)
 
-    def batches(self, stop: Event) -> Iterator[list[Capture]]:
+    def batches(self, stop: Event) -> Captures:
         """Give the pictures of files that are new or have changed, the oldest first."""
         away = Backoff(self.reporter, f"{self.folder} cannot be read", f"{self.folder} is there again")
         while not stop.is_set():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -16,7 +15,7 @@ import numpy as np
 from fairshot.benchmarks.pictures import Bytes
 from fairshot.progress import SILENT, Reporter
 from fairshot.watching.backoff import Backoff
-from fairshot.watching.capture import Capture, Prepare, as_it_is, identity
+from fairshot.watching.capture import Capture, Captures, Prepare, as_it_is, identity
 from fairshot.watching.change import Cells, cells, change
 from fairshot.watching.errors import UnreadableVideo
 
@@ -53,7 +52,7 @@ class VideoFile:
         """The file."""
         return str(self.path)
 
-    def batches(self, stop: Event) -> Iterator[list[Capture]]:
+    def batches(self, stop: Event) -> Captures:
         """Give changed frames up to the end of the file."""
         video = cv2.VideoCapture(str(self.path))
         try:
@@ -100,7 +99,7 @@ class LiveVideo:
         host, slash, path = rest.partition("/")
         return f"{scheme}://{host.rpartition('@')[2]}{slash}{path.partition('?')[0]}"
 
-    def batches(self, stop: Event) -> Iterator[list[Capture]]:
+    def batches(self, stop: Event) -> Captures:
         """Give changed frames, at most one every so many seconds."""
         ended = Event()
         reader = threading.Thread(target=self._read, args=(stop, ended), daemon=True, name="frames")

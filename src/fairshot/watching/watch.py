@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict
 from datetime import UTC, datetime
 from threading import Event
@@ -39,7 +39,8 @@ def watch(
         deliveries = [Delivery(journal, receiver, reporter) for receiver in receivers]
         for delivery in deliveries:
             ending.callback(lambda each: each.end(patient=not stop.is_set()), delivery)
-        for captures in source.batches(stop):
+        batches = ending.enter_context(closing(source.batches(stop)))
+        for captures in batches:
             records = answer(store, source.name, captures)
             for record in records:
                 emit(record)
