@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "fairshot"
 PAGES = ("*.md", "docs/*.md", "results/**/*.md", "examples/*.md", "examples/*.ipynb")
 LINK = re.compile(r"(?P<open>!?\[[^\[\]]*\]\()(?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
+IMAGE = re.compile(r'(?<=<img src=")docs/(?=[^"]+")')  # of the README, the only page with HTML
 MATH = re.compile(r'<(span|div) class="arithmatex">(?:\\\((.*?)\\\)|\\\[(.*?)\\\])</\1>', re.DOTALL)
 NOT_IN_CODE = re.compile(r"(`[^`]*`)|<")
 BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
@@ -97,7 +98,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
             return f"{link['open']}{relpath(there, str(PurePosixPath(here).parent))}{link['anchor'] or ''})"
         return link["open"][1:-2] if (ROOT / path).exists() else link[0]
 
-    return LINK.sub(pointed, markdown)
+    return IMAGE.sub("", LINK.sub(pointed, markdown))
 
 
 def on_page_content(text: str, **_: Any) -> str:
