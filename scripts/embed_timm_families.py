@@ -1,7 +1,7 @@
 """Embed with one small model of every family of timm: which give features, which are refused, and why.
 
-python scripts/embed_timm_families.py [FAMILY...]; a family is a file of timm/models. It takes a quarter of an hour of
-one core. The tests do the same with those families that have had other widths than timm records.
+python scripts/embed_timm_families.py [FAMILY...]; a family is a file of timm/models. It takes a quarter of an
+hour of one core. The tests do the same with those families that have had other widths than timm records.
 """
 
 from __future__ import annotations
