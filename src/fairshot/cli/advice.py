@@ -17,6 +17,7 @@ from fairshot.benchmarks.dataset import Dataset, MissingData, WrongData
 from fairshot.benchmarks.image_folder import TooFewImages
 from fairshot.documents import load_json
 from fairshot.errors import first_of
+from fairshot.hub.errors import HubUnreachable
 from fairshot.server.errors import AddressUnavailable
 from fairshot.teaching import errors as store_errors
 
@@ -40,6 +41,7 @@ OPTIONS: dict[type, str] = {
     errors.PicturesNotFound: "; say where they are with --data",
     errors.PseudoNovelUnfit: "; change --novel",
     errors.HeldOutUnfit: "; give a smaller --held-out",
+    HubUnreachable: "; or give another --endpoint",
     AddressUnavailable: "; give another --port or --host",
     store_errors.StoreDamaged: "; an archive is unpacked by: fairshot import ARCHIVE NEW_STORE",
     store_errors.UnknownBackbone: "; give --backbone another name",
