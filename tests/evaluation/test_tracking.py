@@ -18,6 +18,7 @@ from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import TRAINING
 from fairshot.evaluation.tracking import ACCURACIES, TrackerRefused, Tracking
 from fairshot.recipes import load_recipe
+from fairshot.studies import StudyOptions, compare
 from fairshot.training.hardware import choose_hardware
 from support.commands import fairshot, set_environment
 
@@ -100,6 +101,19 @@ def read_wandb(content: bytes) -> tuple[list[dict], dict]:
             }
     decode = lambda row: {key: json.loads(value) for key, value in row.items()}  # noqa: E731
     return [decode(row) for row in history], decode(summary)
+
+
+def test_a_comparison_is_logged_when_it_has_finished_and_not_again(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    brief = [*SMALL, "training.epochs=1"]
+    compare(["ncm"], tmp_path, overrides=brief, options=StudyOptions("cpu"))
+    with_tracker = StudyOptions("cpu", tracking=Tracking(["tensorboard"]))
+    sizes = []
+    for _ in range(2):
+        compare(["ncm"], tmp_path, overrides=brief, options=with_tracker)
+        events = (tmp_path / "ncm-seed0" / "tensorboard").glob("events*")
+        sizes.append({path.name: path.stat().st_size for path in events})
+    assert sizes[0] == sizes[1] != {}
 
 
 def test_a_tracker_that_is_not_there_or_refuses_is_said_before_anything_is_trained(

@@ -304,10 +304,11 @@ def _hub_errors(repo: str, endpoint: str) -> Iterator[None]:
         cause: BaseException | None = problem
         while cause is not None and not isinstance(cause, hub_errors.HfHubHTTPError):
             cause = cause.__cause__
+        # the public hub answers 401 for what is not there, to those who have not logged in
+        if cause is not None and cause.response.headers.get("X-Error-Code") == "RepoNotFound":
+            raise RepoMissing(repo, endpoint) from problem
         if cause is not None and cause.response.status_code in (401, 403):
             raise HubRefused(repo, endpoint, cause.response.status_code) from problem
-        if isinstance(cause, hub_errors.RepositoryNotFoundError):
-            raise RepoMissing(repo, endpoint) from problem
         if cause is not None or _may_recover(problem) or _offline(problem):
             raise HubUnreachable(endpoint, _reason(problem)) from problem
         raise
