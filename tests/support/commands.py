@@ -7,6 +7,7 @@ figures it writes are blank: drawing them takes longer than a tiny run, and test
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
 import pkgutil
@@ -19,6 +20,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from PIL import Image
 from PIL import _plugins as pillow_plugins
 
 from fairshot import methods
@@ -79,6 +81,11 @@ class Command:
             time.sleep(0.01)
 
 
+def set_environment(values: dict[str, str]) -> None:
+    """Set variables in the process of a command, as `before`: it does not inherit those of a test."""
+    os.environ.update(values)
+
+
 def start(folder: Path, *arguments: str | Path, before: Callable[[], None] | None = None) -> Command:
     """Start `fairshot ARGUMENTS` in a folder; `before` is called in its process first."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -119,4 +126,6 @@ def blank(figure: Figure, kinds: Sequence[str]) -> dict[str, bytes]:
     """Return an empty picture of the size of a figure, in place of `style.render`."""
     width, height = 72 * figure.get_size_inches()
     frame = f'<svg viewBox="0 0 {width:g} {height:g}"></svg>'
-    return dict.fromkeys(kinds, frame.encode())
+    png = io.BytesIO()
+    Image.new("1", (round(width), round(height))).save(png, "PNG")
+    return dict.fromkeys(kinds, frame.encode()) | ({"png": png.getvalue()} if "png" in kinds else {})

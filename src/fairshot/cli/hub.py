@@ -35,7 +35,7 @@ def push_command(
 
     Example: fairshot push runs/demo/sss-seed0 me/doodles-sss
     """
-    from fairshot.hub import push  # torch: seconds, and --help needs none
+    from fairshot.hub.sharing import push  # torch: seconds, and --help needs none
 
     _quiet_unless_watched()
     address = push(
@@ -53,7 +53,7 @@ def pull_command(
 
     Example: fairshot pull me/doodles-sss my-run
     """
-    from fairshot.hub import pull
+    from fairshot.hub.sharing import pull
 
     _quiet_unless_watched()
     kind = pull(repo, folder, endpoint=endpoint, reporter=ConsoleReporter())

@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, TypeVar
+from urllib.parse import urlparse
 
-from huggingface_hub import EvalResult, HfApi, ModelCardData
+from huggingface_hub import HfApi
 from huggingface_hub import constants as defaults
 from huggingface_hub import errors as hub_errors
 from pydantic import BaseModel, ConfigDict
 
-from fairshot import benchmarks
 from fairshot.benchmarks.image_folder import Split
 from fairshot.documents import read_model, read_yaml_text, write_json
 from fairshot.errors import DamagedFile, UserError
@@ -40,10 +40,18 @@ from fairshot.evaluation.run_folder import (
     TRAINING,
 )
 from fairshot.files import write_atomically
-from fairshot.markdown import table
+from fairshot.hub.card import run_card, store_card
+from fairshot.hub.errors import (
+    BadRepoName,
+    DownloadDamaged,
+    HubRefused,
+    HubUnreachable,
+    NotFromFairshot,
+    NothingToPush,
+    RepoMissing,
+)
 from fairshot.progress import SILENT, Reporter
-from fairshot.reporting.measures import SESSION_MEASURES, SUMMARY_MEASURES
-from fairshot.teaching import Store, export_archive, import_archive
+from fairshot.teaching import export_archive, import_archive
 from fairshot.teaching.database import DATABASE
 from fairshot.teaching.errors import RunWithoutWeights
 from fairshot.teaching.folders import check_free, new_folder
@@ -52,6 +60,7 @@ from fairshot.tensor_files import check_tensors
 Kind = Literal["run", "store"]
 Answer = TypeVar("Answer")
 
+PUBLIC = "https://huggingface.co"
 MANIFEST = "fairshot.json"  # what a repository holds, and the checksum of each file
 CARD = "README.md"
 ARCHIVE = "store.zip"
@@ -64,66 +73,6 @@ NAMES: dict[Kind, tuple[str, ...]] = {"run": (*NEEDED, *OPTIONAL), "store": (ARC
 ATTEMPTS = 5
 WAIT = 1.0  # seconds before the second attempt; then twice as long each time
 LATER = {408, 429, 500, 502, 503, 504}  # statuses of a server that may recover
-
-
-class NothingToPush(UserError):
-    """A folder is neither a finished run nor a store."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        super().__init__(f"{folder} is neither a finished run (it has no {RESULT}) nor a store")
-
-
-class HubUnreachable(UserError):
-    """The hub does not answer, or has failed each time it was asked."""
-
-    def __init__(self, endpoint: str, reason: str) -> None:
-        self.endpoint, self.reason = endpoint, reason
-        super().__init__(f"{endpoint} does not answer ({reason}); try again later")
-
-
-class HubRefused(UserError):
-    """The hub does not let this user do what was asked for."""
-
-    def __init__(self, repo: str, endpoint: str, status: int) -> None:
-        self.repo, self.endpoint, self.status = repo, endpoint, status
-        needs = "log in (hf auth login), or set HF_TOKEN to a token" if status == 401 else "use a token"
-        super().__init__(f"{endpoint} refuses access to {repo} ({status}); {needs} that may read or write it")
-
-
-class RepoMissing(UserError):
-    """There is no such repository, or none that this user may see."""
-
-    def __init__(self, repo: str, endpoint: str) -> None:
-        self.repo, self.endpoint = repo, endpoint
-        super().__init__(
-            f"{endpoint} has no repository {repo}, or it is private: then log in (hf auth login), or set "
-            "HF_TOKEN"
-        )
-
-
-class BadRepoName(UserError):
-    """A name that no repository can have."""
-
-    def __init__(self, repo: str, reason: str) -> None:
-        self.repo = repo
-        super().__init__(f"{repo!r} is no name of a repository; expected OWNER/NAME ({reason})")
-
-
-class NotFromFairshot(UserError):
-    """A repository holds no run and no store."""
-
-    def __init__(self, repo: str, missing: str) -> None:
-        self.repo, self.missing = repo, missing
-        super().__init__(f"{repo} holds no run and no store of fairshot: it has no {missing}")
-
-
-class DownloadDamaged(UserError):
-    """A file that was pulled is not the one that was pushed."""
-
-    def __init__(self, repo: str, file: str, problem: str) -> None:
-        self.repo, self.file, self.problem = repo, file, problem
-        super().__init__(f"{file} of {repo} {problem}; nothing was kept; try again, or ask for a new push")
 
 
 class PushedFile(BaseModel):
@@ -169,7 +118,7 @@ def push(
         )
         write_atomically(staged / CARD, card.encode())
         api = HfApi(endpoint=endpoint)
-        with _hub_errors(repo, endpoint):
+        with _hub_errors(repo, endpoint), _plain_uploads(endpoint):
             _insist(lambda: api.create_repo(repo, private=not public, exist_ok=True), reporter)
             _insist(
                 lambda: api.upload_folder(repo_id=repo, folder_path=staged, commit_message="fairshot push"),
@@ -204,11 +153,11 @@ def _stage(source: Path, target: Path, repo: str, licence: str | None) -> str:
     if (source / DATABASE).is_file():
         kind: Kind = "store"
         export_archive(source, target / ARCHIVE)
-        card = _store_card(source, repo, licence)
+        card = store_card(source, repo, licence)
     elif (source / RESULT).is_file():
         kind = "run"
         _stage_run(source, target)
-        card = _run_card(source, repo, licence)
+        card = run_card(source, repo, licence)
     else:
         raise NothingToPush(source)
     files = {path.name: _describe(path) for path in sorted(target.iterdir())}
@@ -332,6 +281,17 @@ def _reason(problem: BaseException) -> str:
 
 
 @contextmanager
+def _plain_uploads(endpoint: str) -> Iterator[None]:
+    """Upload large files by HTTP to hubs other than the public one, which alone has the storage Xet."""
+    before, host = defaults.HF_HUB_DISABLE_XET, urlparse(endpoint).hostname or ""
+    defaults.HF_HUB_DISABLE_XET = before or host.removeprefix("www.") != urlparse(PUBLIC).hostname
+    try:
+        yield
+    finally:
+        defaults.HF_HUB_DISABLE_XET = before
+
+
+@contextmanager
 def _hub_errors(repo: str, endpoint: str) -> Iterator[None]:
     """Turn the errors of the hub's library into ours."""
     try:
@@ -344,103 +304,11 @@ def _hub_errors(repo: str, endpoint: str) -> Iterator[None]:
         cause: BaseException | None = problem
         while cause is not None and not isinstance(cause, hub_errors.HfHubHTTPError):
             cause = cause.__cause__
+        # the public hub answers 401 for what is not there, to those who have not logged in
+        if cause is not None and cause.response.headers.get("X-Error-Code") == "RepoNotFound":
+            raise RepoMissing(repo, endpoint) from problem
         if cause is not None and cause.response.status_code in (401, 403):
             raise HubRefused(repo, endpoint, cause.response.status_code) from problem
-        if isinstance(cause, hub_errors.RepositoryNotFoundError):
-            raise RepoMissing(repo, endpoint) from problem
         if cause is not None or _may_recover(problem) or _offline(problem):
             raise HubUnreachable(endpoint, _reason(problem)) from problem
         raise
-
-
-def _card(data: ModelCardData, title: str, *parts: str) -> str:
-    return "\n\n".join([f"---\n{data.to_yaml()}\n---", f"# {title}", *parts]) + "\n"
-
-
-def _licence_part(licence: str | None, what: str) -> str:
-    chosen = f"Its licence is {licence}." if licence else "No licence was chosen for it."
-    return f"## Licence\n\n{chosen} {what}"
-
-
-def _run_card(run: Path, repo: str, licence: str | None) -> str:
-    """Describe a run: results, how they were made, how to load it."""
-    result = Result.read(run)
-    known = benchmarks.DATASETS.get(result.benchmark)
-    title = known.title if known else result.benchmark
-    summary = [(each, each.pick(result.metrics)) for each in SUMMARY_MEASURES]
-    data = ModelCardData(
-        model_name=repo.rpartition("/")[2],
-        license=licence,
-        library_name="fairshot",
-        pipeline_tag="image-classification",
-        tags=["few-shot-class-incremental-learning", result.method],
-        eval_results=[
-            EvalResult("image-classification", result.benchmark, title, each.title, value)
-            for each, value in summary
-            if value is not None
-        ],
-    )
-    sessions = [
-        [str(number), *(_percent(each.pick(metrics)) for each in SESSION_MEASURES)]
-        for number, metrics in enumerate(result.metrics.sessions)
-    ]
-    environment = ", ".join(f"{name} {number}" for name, number in result.environment.packages.items())
-    return _card(
-        data,
-        f"{result.method} on {title}",
-        f"Few-shot class-incremental learning by [fairshot](https://pypi.org/project/fairshot/): "
-        f"{len(result.sessions[0])} base classes, then {len(result.sessions) - 1} sessions of new ones. "
-        "Accuracies are in %, on test images of all classes seen so far.",
-        "## Results",
-        table(["session", *(each.title for each in SESSION_MEASURES)], sessions),
-        table(
-            ["measure", "value", "meaning"],
-            [[each.title, _percent(value), each.meaning] for each, value in summary],
-        ),
-        "Calibration moved the classifiers by unlabelled test images (transductive)."
-        if result.transductive
-        else "No test image, labelled or not, changed the classifiers.",
-        "## How to load",
-        f"    pip install fairshot\n    fairshot pull {repo} my-run\n    fairshot report my-run\n"
-        "    fairshot new my-store --from my-run      # teach it further classes",
-        f"## How it was made\n\n    {result.command or 'fairshot run'}",
-        f"Seed {result.seed}, on {result.environment.device}, Python {result.environment.python}: "
-        f"{environment}. The recipe, with every setting:",
-        f"```yaml\n{read_yaml_text(run / RECIPE).rstrip()}\n```",
-        _licence_part(licence, f"The images of {title} are not part of it, and have a licence of their own."),
-    )
-
-
-def _store_card(folder: Path, repo: str, licence: str | None) -> str:
-    """Describe a store: its classes, how to load it, what of photos it keeps."""
-    with Store(folder) as store:
-        classes = store.classes()
-    data = ModelCardData(
-        model_name=repo.rpartition("/")[2],
-        license=licence,
-        library_name="fairshot",
-        pipeline_tag="image-classification",
-        tags=["few-shot-learning", "teachable"],
-    )
-    rows = [
-        [each.name, f"{each.photos} photos" if not each.base else f"trained on {each.trained_on}"]
-        for each in classes
-    ]
-    return _card(
-        data,
-        f"A store of {len(classes)} classes",
-        "A classifier of images that is taught by a few photos per class, with "
-        "[fairshot](https://pypi.org/project/fairshot/).",
-        "## How to load",
-        f"    pip install fairshot\n    fairshot pull {repo} my-store\n"
-        "    fairshot predict my-store photo.jpg\n    fairshot teach my-store NAME five-photos/",
-        "## Classes",
-        table(["class", "learnt from"], rows),
-        "## What it holds\n\nThe weights of its network (safetensors), and of each photo its features and a "
-        "thumbnail, but not the photo itself.",
-        _licence_part(licence, "Thumbnails belong to whoever took the photos."),
-    )
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
