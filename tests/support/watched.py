@@ -122,6 +122,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Location", "/elsewhere")
         self.end_headers()
 
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
     def log_message(self, *_: object) -> None:
         pass
 

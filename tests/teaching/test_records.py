@@ -93,6 +93,21 @@ def test_changes_without_the_network_give_the_same_state_as_with_it(shop: Path, 
         assert derived_hold(light._reader)
 
 
+def test_confidence_follows_changes_without_the_network(tmp_path: Path) -> None:
+    with make_store(tmp_path / "shop", base=(), sr_width=None) as store:
+        for word in ("emu", "gnu", "ox", "yak"):
+            store.teach(word, drawings(word, 7))
+        before = store.snapshot().confidence
+    other = Path(shutil.copytree(tmp_path / "shop", tmp_path / "other"))
+    with Records(tmp_path / "shop") as light, Store(other) as full:
+        for each in (light, full):
+            each.merge("gnu", "ox")
+        with Store(tmp_path / "shop") as opened:
+            assert opened.snapshot().confidence == full.snapshot().confidence
+            assert opened.snapshot().confidence != before
+            assert opened.digest() == full.digest()
+
+
 def test_an_open_store_follows_changes_made_without_the_network(shop: Path) -> None:
     query = drawings("yak", 1)
     with Store(shop) as store, Records(shop) as records:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fairshot.teaching import Store
-from fairshot.watching import backoff
+from fairshot.watching import backoff, receivers
 from fairshot.watching.journal import Journal
 from support.stores import drawings, make_store
 
@@ -29,3 +29,4 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backoff, "SHORTEST", 0.05)
     monkeypatch.setattr(backoff, "LONGEST", 0.2)
+    monkeypatch.setattr(receivers, "LAST_WORDS", 1.0)

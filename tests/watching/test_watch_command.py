@@ -40,12 +40,13 @@ def test_ctrl_c_ends_it_and_the_next_time_goes_on(shop: Store, tmp_path: Path) -
         wait_for((out / "yak" / "a.png").exists)  # by now it is at work, and handles signals itself
         os.kill(os.getpid(), signal.SIGINT)
 
+    before = signal.getsignal(signal.SIGINT)
     thread = threading.Thread(target=interrupt)
     thread.start()
     first = watch(shop, tmp_path / "in", "--move", out)
     thread.join()
     assert first.exit_code == 0
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
     put(tmp_path / "in", "a.png", "emu")
     with hook_server() as server:
         second = watch(shop, tmp_path / "in", "--once", "--webhook", server.url)

@@ -159,9 +159,7 @@ def teach_command(
     ],
     photos: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="[PHOTOS]", help="Image files, or folders of image files.", show_default=False
-        ),
+        typer.Argument(metavar="PHOTOS", help="Image files, or folders of image files.", show_default=False),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what it would do.")] = False,
     warn_share: Annotated[
