@@ -3,6 +3,7 @@
 import re
 import shlex
 import shutil
+import sys
 import tomllib
 from pathlib import Path
 
@@ -111,8 +112,8 @@ def unknown_in(words: list[str]) -> str:
     while "=" in words[0]:
         words = words[1:]
     program, rest = words[0], words[1:]
-    if program not in PROGRAMS:
-        return "not a command that is known here"
+    if program not in PROGRAMS and not Path(sys.executable).with_name(program).exists():
+        return "neither known here nor a program of an installed package"
     if program == "make":
         return "" if set(rest) <= set(TARGETS) else "no such target"
     if program == "pip":
