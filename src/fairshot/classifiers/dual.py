@@ -29,8 +29,9 @@ from fairshot.classifiers.calibration import degrees, recognise
 from fairshot.classifiers.combination import Decision, Rule, combine, joined
 from fairshot.classifiers.gate import Bias, TransferableClassifier
 from fairshot.classifiers.prototype_classifier import Prototypes, ResistingPrototypes
+from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.similarity import prototype_directions, similarity, similarity_to
-from fairshot.classifiers.whitening import ClassCovariances, WithinClassCovariance
+from fairshot.classifiers.whitening import ClassCovariances, Whitening, WithinClassCovariance
 from fairshot.errors import UserError
 from fairshot.settings import Settings, Share
 
@@ -68,8 +69,8 @@ class DecisionSettings(Settings):
             raise ValueError(f"gate_strength is of a gate other than plain, got {self.gate_strength}")
         if self.class_covariance_share and not self.whitening:
             raise ValueError("class_covariance_share is a part of whitening, which is off")
-        if self.has_gate and self.decision != "separately":
-            raise ValueError(f"a gate needs decision separately, got {self.decision}")
+        if self.has_gate and self.decision not in ("separately", "transferable_only"):
+            raise ValueError(f"a gate needs decision separately or transferable_only, got {self.decision}")
         return self
 
     @property
@@ -138,8 +139,12 @@ class DualClassifier:
         features: Features,
         labels: Tensor,
         base_classes: int,
+        space: Whitening | None = None,
     ) -> Self:
-        """Make the classifiers of the base classes from the features of their training images."""
+        """Make the classifiers of the base classes from the features of their training images.
+
+        A whitened space may be given; otherwise whitening learns it from the same images.
+        """
         g, g_tilde, counts = features["g"], features["g_tilde"], labels.bincount(minlength=base_classes)
         h: Prototypes | BGMM
         h_tilde: ResistingPrototypes | BGMM
@@ -152,7 +157,7 @@ class DualClassifier:
         else:
             h = Prototypes.fit(g, labels, base_classes)
             h_tilde = ResistingPrototypes.fit(g_tilde, labels, base_classes)
-        gate = _fit_gate(settings, g, labels, counts, h) if settings.has_gate else None
+        gate = _fit_gate(settings, g, labels, counts, h, space) if settings.has_gate else None
         return cls(settings, base_classes, counts, h, h_tilde, gate)
 
     def extend(self, features: Features, labels: Tensor) -> Self:
@@ -399,11 +404,19 @@ def split_known(labels: Tensor, seen: int) -> tuple[Tensor, range]:
 
 
 def _fit_gate(
-    settings: DecisionSettings, g: Tensor, labels: Tensor, counts: Tensor, h: Prototypes | BGMM
+    settings: DecisionSettings,
+    g: Tensor,
+    labels: Tensor,
+    counts: Tensor,
+    h: Prototypes | BGMM,
+    space: Whitening | None,
 ) -> TransferableClassifier:
     """Make the gate of the base classes from the features of their training images."""
     if not settings.whitening:
         return TransferableClassifier.plain(h.means, counts)
+    if space is not None:
+        means = prototypes(space.transform(g.double()), labels, range(len(counts))).to(g)
+        return TransferableClassifier.in_space(space, means, counts)
     covariance = WithinClassCovariance.fit(g, labels, len(counts), settings.power)
     metrics, share = None, settings.class_covariance_share
     if share:

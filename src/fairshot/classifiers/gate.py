@@ -74,6 +74,13 @@ class TransferableClassifier:
         return cls._of_base(space.transform_tukey(covariance.means), counts, space, own)
 
     @classmethod
+    def in_space(
+        cls, space: Whitening, base: torch.Tensor, counts: torch.Tensor
+    ) -> TransferableClassifier:
+        """Know the base classes by their prototypes (B, V, d) in a whitened space that is given."""
+        return cls._of_base(base, counts, space)
+
+    @classmethod
     def _of_base(
         cls,
         base: torch.Tensor,

@@ -144,6 +144,11 @@ class Confidence(BaseModel):
         threshold = _quantile(known.probability(trials.known), trials.weights, 1 - keep)
         return cls(right=right, known=known, threshold=threshold, source=source, automatic=automatic)
 
+    def probabilities(self, decisions: Decisions) -> tuple[Tensor, Tensor]:
+        """Return confidence, P(known) x P(right | known), and p_known (N,)."""
+        p_known = self.known.probability(decisions)
+        return p_known * self.right.probability(decisions), p_known
+
     @classmethod
     def read(cls, connection: sqlite3.Connection) -> Self:
         """Read what a store answers with."""

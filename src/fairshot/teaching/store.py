@@ -70,7 +70,7 @@ class Prediction:
     """The answer for one image."""
 
     answer: str | None  # None: unknown
-    confidence: float  # P(right | known) of the best candidate
+    confidence: float  # that the best candidate is right: P(known) x P(right | known)
     p_known: float  # that the image shows a known class
     top: tuple[Candidate, ...]  # the best first; equally similar ones in the order of classes
 
@@ -79,9 +79,9 @@ class Prediction:
         return f"{UNKNOWN} ({self.remark()})" if self.answer is None else f"{self.answer}, {self.remark()}"
 
     def remark(self) -> str:
-        """Say how sure the answer is; of "unknown", what it is if it shows a known class after all."""
+        """Say how sure the answer is; of "unknown", which class it may show all the same."""
         if self.answer is None:
-            return f"nearest: {self.top[0].name}, {self.confidence:.0%}"
+            return f"perhaps {self.top[0].name}, {self.confidence:.0%}"
         return f"{self.confidence:.0%} sure"
 
 
@@ -161,14 +161,11 @@ class Store:
         if not snapshot.rows:
             raise NoClasses
         decision = snapshot.classifier.decide(photos)
-        decisions, confidence = Decisions.of(*decision), snapshot.confidence
-        right, known = (
-            model.probability(decisions).tolist() for model in (confidence.right, confidence.known)
-        )
+        right, known = snapshot.confidence.probabilities(Decisions.of(*decision))
         predictions = []
-        for p_right, p_known, row in zip(right, known, decision.scores, strict=True):
+        for p_right, p_known, row in zip(right.tolist(), known.tolist(), decision.scores, strict=True):
             candidates = tuple(Candidate(*pair) for pair in snapshot.most_similar(row, top))
-            answer = candidates[0].name if p_known >= confidence.threshold else None
+            answer = candidates[0].name if p_known >= snapshot.confidence.threshold else None
             predictions.append(Prediction(answer, p_right, p_known, candidates))
         return predictions
 
