@@ -184,6 +184,11 @@ class DualClassifier:
         )
         return replace(extended, memory=memory)
 
+    def with_shot_covariance(self, features: Features, labels: Tensor, weight: float) -> Self:
+        """Compare g in a space that is whitened by the covariance within the classes of shots too."""
+        assert self.gate is not None
+        return replace(self, gate=self.gate.with_shot_covariance(features["g"], labels, weight))
+
     def adapt(self, features: Features) -> Self:
         """Calibrate h with unlabelled images (eq. 9, 10, 24), within bounds if the settings say so."""
         g, settings = features["g"], self.settings
@@ -251,9 +256,9 @@ class DualClassifier:
         if self.gate is None:
             scores.transferable[own] = left_out(self.h.means, g)
         else:
-            bare = torch.zeros_like(scores.transferable)
-            bare[own] = self.gate.left_out(self.gate.project(g), labels).float()
-            scores.transferable[own] = self._with_bias(bare)[own]
+            bare = self.gate.left_out_scores(self.gate.project(g), labels).float()
+            some = slice(None) if self.gate.scatter else own
+            scores.transferable[some] = self._with_bias(bare)[some]
         if scores.specific is not scores.transferable:
             scores.specific[own] = left_out(self.h_tilde.means, g_tilde)
         if scores.pre is not None:

@@ -5,20 +5,27 @@ What is measured is imported where it is used: that takes seconds, and --help ne
 
 from __future__ import annotations
 
+import json
 import math
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairshot.cli.console import ConsoleReporter
-from fairshot.cli.options import Device, Set, Trust
+from fairshot.cli.options import Device, Root, Set, Trust
 from fairshot.cli.tables import print_table
 from fairshot.cli.trust import load_trusted
 
+if TYPE_CHECKING:
+    from fairshot.speed.photos import AccuracyRow
+
 app = typer.Typer(
-    name="bench", help="Measure speed, beside the plain way to do the same.", no_args_is_help=True
+    name="bench",
+    help="Measure speed, and how good stores of photos are, beside the plain way to do the same.",
+    no_args_is_help=True,
 )
 
 
@@ -136,3 +143,70 @@ def bgmm_command(
     same = ("from the\nsame\nstart: s", "\nscikit-\nlearn s", "\ndiffer-\nence")
     titles = ("", "\nmixtures\n", *ours, *same)
     print_table(f"Bayesian Gaussian mixtures, {torch.get_num_threads()} threads", titles, cells)
+
+
+@app.command("photos")
+def photos_command(
+    draws: Annotated[int, typer.Option(min=2, help="Random draws of classes and photos.")] = 20,
+    root: Root = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the figures as JSON too.")] = None,
+) -> None:
+    """Accuracy of a store from five photos per class, and what it finds unknown, on photos of two benchmarks.
+
+    Beside it, on the same features and draws: nearest means, logistic regression, shrinkage LDA.
+    """
+    from fairshot.files import write_atomically
+    from fairshot.models.presets import DEFAULT_PRESET
+    from fairshot.speed.photos import measure_accuracy, measure_unknown, reported_photos
+
+    reporter = ConsoleReporter("bench")
+    photos = reported_photos(root, reporter)
+    accuracies = measure_accuracy(photos, draws, reporter=reporter)
+    unknown = measure_unknown(photos, draws, reporter=reporter)
+    names = list(accuracies[0].mean)
+    cells = [
+        (row.task, *(f"{row.mean[name]:.1%} ± {row.deviation[name]:.1%}" for name in names), _at_least(row))
+        for row in accuracies
+    ]
+    titles = ("five photos each", *names, "draws in which the store\nis at least as good")
+    print_table(f"accuracy on {DEFAULT_PRESET}, {draws} draws", titles, cells)
+    print_table(
+        "photos of classes that were not taught",
+        (
+            *(
+                "taught",
+                "foreign",
+                "classes",
+                "AUROC",
+                "refused at 10 %\nof own refused",
+                "calibration\nerror",
+            ),
+            *("own photos\nanswered unknown", "foreign photos\nanswered unknown"),
+        ),
+        (
+            (
+                *(
+                    row.taught,
+                    row.foreign,
+                    str(row.classes),
+                    f"{row.auroc:.3f}",
+                    f"{row.foreign_refused:.0%}",
+                ),
+                f"{row.calibration_error:.1%}",
+                f"{row.own_answered_unknown:.0%}",
+                f"{row.foreign_answered_unknown:.0%}",
+            )
+            for row in unknown
+        ),
+    )
+    if out is not None:
+        figures = {
+            "preset": DEFAULT_PRESET,
+            "accuracy": [asdict(row) for row in accuracies],
+            "unknown": [asdict(row) for row in unknown],
+        }
+        write_atomically(out, (json.dumps(figures, indent=1) + "\n").encode())
+
+
+def _at_least(row: AccuracyRow) -> str:
+    return ", ".join(f"{count} ({name})" for name, count in row.store_at_least.items())

@@ -9,8 +9,6 @@ from fairshot.classifiers.dual import DualClassifier, Scores
 from fairshot.models.embedder import Features
 from fairshot.teaching.confidence import Decisions, Trials
 
-LOWEST = -1.0  # no cosine is lower
-
 
 def trials_of(classifier: DualClassifier, features: Features, labels: Tensor) -> Trials:
     """Answer for images that were never taught; labels (N,) are classes, or -1 for no known class.
@@ -22,8 +20,9 @@ def trials_of(classifier: DualClassifier, features: Features, labels: Tensor) ->
     if bool(known.all()):
         unknown = _without_own_class(classifier, scores, labels)
     else:
-        unknown = Decisions.of(*classifier.decide({key: value[~known] for key, value in features.items()}))
-    return _trials(classifier, scores, labels[known], unknown)
+        foreign = {key: value[~known] for key, value in features.items()}
+        unknown = Decisions.of(classifier.decide(foreign), classifier.counts)
+    return _trials(classifier, scores, labels[known], classifier.counts, unknown)
 
 
 def leave_one_out(classifier: DualClassifier, photos: Features, labels: Tensor) -> Trials:
@@ -34,20 +33,24 @@ def leave_one_out(classifier: DualClassifier, photos: Features, labels: Tensor) 
     if not len(labels):
         return Trials(Decisions.none(), labels > 0, torch.zeros(0), Decisions.none())
     scores = classifier.left_out_scores(photos, labels)
-    return _trials(classifier, scores, labels, _without_own_class(classifier, scores, labels))
+    counts = classifier.counts.repeat(len(labels), 1)
+    counts[torch.arange(len(labels)), labels] -= 1
+    return _trials(classifier, scores, labels, counts, _without_own_class(classifier, scores, labels))
 
 
-def _trials(classifier: DualClassifier, scores: Scores, labels: Tensor, unknown: Decisions) -> Trials:
+def _trials(
+    classifier: DualClassifier, scores: Scores, labels: Tensor, counts: Tensor, unknown: Decisions
+) -> Trials:
     decision = classifier.combine(*scores)
     right = decision.scores.argmax(1) == labels
-    return Trials(Decisions.of(*decision), right, torch.ones(len(labels)), unknown)
+    return Trials(Decisions.of(decision, counts), right, torch.ones(len(labels)), unknown)
 
 
 def _without_own_class(classifier: DualClassifier, scores: Scores, labels: Tensor) -> Decisions:
     """Answer for images as if their classes were unknown; with a single class there is no other answer."""
     if classifier.classes < 2:
         return Decisions.none()
-    own, lowest = (torch.arange(len(labels)), labels), torch.tensor(LOWEST)
+    own, lowest = (torch.arange(len(labels)), labels), torch.tensor(-torch.inf)
     transferable, specific = (each.index_put(own, lowest) for each in scores[:2])
     pre = None if scores.pre is None else scores.pre.index_put(own, lowest)
-    return Decisions.of(*classifier.combine(transferable, specific, pre))
+    return Decisions.of(classifier.combine(transferable, specific, pre), classifier.counts)

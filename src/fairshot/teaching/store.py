@@ -161,7 +161,7 @@ class Store:
         if not snapshot.rows:
             raise NoClasses
         decision = snapshot.classifier.decide(photos)
-        right, known = snapshot.confidence.probabilities(Decisions.of(*decision))
+        right, known = snapshot.confidence.probabilities(Decisions.of(decision, snapshot.classifier.counts))
         predictions = []
         for p_right, p_known, row in zip(right.tolist(), known.tolist(), decision.scores, strict=True):
             candidates = tuple(Candidate(*pair) for pair in snapshot.most_similar(row, top))
@@ -371,11 +371,12 @@ class Store:
         after = self._read_snapshot(self._writer, before)
         if not after.confidence.automatic:
             return after
-        confidence = Confidence()
+        confidence, prior = Confidence(), after.confidence.prior
         if not after.classifier.base_classes:  # taught photos tell nothing about images of base classes
             trials = self._leave_one_out(self._writer, after)
             source = f"{len(trials.known)} taught photos, each answered for without itself"
-            confidence = Confidence.fit(trials, source, automatic=True)
+            fitted = Confidence.fit(trials, source, automatic=True)
+            confidence = fitted if prior is None else prior.confidence(trials)
         confidence.write(self._writer)
         return replace(after, confidence=confidence)
 
