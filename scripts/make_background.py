@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fairshot.classifiers.whitening import Whitening, WithinClassCovariance
+from fairshot.classifiers.whitening import WithinClassCovariance
 from fairshot.models.presets import DEFAULT_PRESET
 from fairshot.speed.photos import (
     BIRDS,
@@ -28,7 +28,8 @@ from fairshot.speed.photos import (
     positions_of,
     taught_classifier,
 )
-from fairshot.teaching.background import Background
+from fairshot.teaching.background import Background, within_variance
+from fairshot.teaching.base_classifier import PhotoSpace
 from fairshot.teaching.confidence import Prior, Trials
 from fairshot.teaching.held_out import trials_of
 from fairshot.tensor_files import write_tensors
@@ -48,7 +49,7 @@ def covariance(photos: PhotoFeatures, classes: range) -> WithinClassCovariance:
     return WithinClassCovariance.fit(photos.g[rows][:, None], labels, len(classes), POWER)
 
 
-def trials_of_draws(photos: PhotoFeatures, pool: range, space: Whitening) -> list[Trials]:
+def trials_of_draws(photos: PhotoFeatures, pool: range, space: PhotoSpace) -> list[Trials]:
     """Ask stores of random classes about photos of theirs and of the others."""
     found = []
     for size in SIZES:
@@ -60,7 +61,7 @@ def trials_of_draws(photos: PhotoFeatures, pool: range, space: Whitening) -> lis
 
 
 def one_draw(
-    photos: PhotoFeatures, pool: range, space: Whitening, size: int, shots: int, seed: int
+    photos: PhotoFeatures, pool: range, space: PhotoSpace, size: int, shots: int, seed: int
 ) -> Trials:
     """Teach one store, and ask it."""
     rng = np.random.default_rng([size, shots, seed])
@@ -82,7 +83,8 @@ def main() -> None:
     parser.add_argument("--root", type=Path)
     root = parser.parse_args().root
     birds, everyday = (photo_features(name, CHOOSING[name], EACH[name], root) for name in (BIRDS, EVERYDAY))
-    part = covariance(everyday, range(40)).whitening(SHRINKAGE)
+    learnt = covariance(everyday, range(40))
+    part = PhotoSpace(learnt.whitening(SHRINKAGE), within_variance(learnt, SHRINKAGE))
     trials = [
         Trials.concatenate(trials_of_draws(photos, pool, part))
         for photos, pool in ((birds, CHOOSING[BIRDS]), (everyday, range(40, 60)))

@@ -325,7 +325,7 @@ def test_evaluation_of_known_answers(tmp_path: Path) -> None:
     """Each figure against a count by hand."""
     store = make_store(tmp_path / "store")
     store.teach("yak", drawings("yak", 3))
-    judge = Logistic(transferable=(-9.0, 10.0, 3.0, 0.0, 0.0), specific=(-4.0, 5.0, 1.0, 0.1, 0.0))
+    judge = Logistic(transferable=(-9.0, 10.0, 3.0, 0, 0, 0), specific=(-4.0, 5.0, 1.0, 0.1, 0, 0))
     store.set_confidence(Confidence(known=judge, threshold=0.6, automatic=False))
     shown = {"ant": drawings("sample of ant", 4), "yak": drawings("yak", 5), "cow": drawings("yak", 7)[5:]}
     shown["yeti"] = drawings("something else", 6)

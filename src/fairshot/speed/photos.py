@@ -26,15 +26,14 @@ from fairshot.benchmarks.dataset import MissingData, data_folder
 from fairshot.benchmarks.images import image_files
 from fairshot.classifiers.dual import DualClassifier
 from fairshot.classifiers.prototypes import prototypes
-from fairshot.classifiers.whitening import Whitening
 from fairshot.errors import UserError
 from fairshot.models.backbones import model_settings
 from fairshot.models.embedder import Embedder, Features
 from fairshot.models.presets import DEFAULT_PRESET
 from fairshot.progress import SILENT, Reporter
-from fairshot.teaching.background import background_of
-from fairshot.teaching.base_classifier import SHOT_COVARIANCE, photo_classifier
-from fairshot.teaching.confidence import Confidence, Decisions, Prior
+from fairshot.teaching.background import Background, background_of
+from fairshot.teaching.base_classifier import SHOT_COVARIANCE, PhotoSpace, photo_classifier
+from fairshot.teaching.confidence import Confidence, Decisions
 from fairshot.teaching.evaluating import calibration_error
 from fairshot.teaching.held_out import leave_one_out
 from fairshot.teaching.network import Network
@@ -120,11 +119,11 @@ class Taught:
     confidence: Confidence
 
     @classmethod
-    def by(cls, space: Whitening, prior: Prior, g: Tensor, labels: Tensor) -> Taught:
+    def by(cls, background: Background, g: Tensor, labels: Tensor) -> Taught:
         """Teach shots (N, d), as a store without base classes is taught: at least two per class."""
-        classifier = taught_classifier(space, g, labels)
+        classifier = taught_classifier(background.space(), g, labels)
         trials = leave_one_out(classifier, as_features(g), labels)
-        return cls(classifier, prior.confidence(trials))
+        return cls(classifier, background.settings.prior.confidence(trials))
 
     def scores(self, g: Tensor) -> Tensor:
         """Return the scores of photos (N, C)."""
@@ -132,12 +131,14 @@ class Taught:
 
     def judge(self, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the answers, confidence and p_known of photos (N,)."""
-        decision = self.classifier.decide(as_features(g))
-        sure, p_known = self.confidence.probabilities(Decisions.of(decision, self.classifier.counts))
+        features = as_features(g)
+        decision = self.classifier.decide(features)
+        decisions = Decisions.of(self.classifier, decision, features["g"])
+        sure, p_known = self.confidence.probabilities(decisions)
         return decision.scores.argmax(1), sure, p_known
 
 
-def taught_classifier(space: Whitening, g: Tensor, labels: Tensor) -> DualClassifier:
+def taught_classifier(space: PhotoSpace, g: Tensor, labels: Tensor) -> DualClassifier:
     """Return the classifier of a store without base classes that was taught shots (N, d)."""
     shots = as_features(g)
     classifier = photo_classifier(space, as_features(g[:0]), labels[:0], 0).extend(shots, labels)
@@ -239,7 +240,7 @@ def measure_accuracy(
     sets: dict[str, PhotoFeatures], draws: int, preset: str = DEFAULT_PRESET, reporter: Reporter = SILENT
 ) -> list[AccuracyRow]:
     """Measure all classifiers on the same draws."""
-    space, prior = _background(preset)
+    background = _background(preset)
     rows = []
     for task in TASKS:
         found: dict[str, list[float]] = {name: [] for name in (*OTHERS, STORE)}
@@ -253,7 +254,7 @@ def measure_accuracy(
                 for name, classify in OTHERS.items():
                     answers = classify(photos.g[shots], labels, photos.g[asked])
                     found[name].append(float((answers == truth).double().mean()))
-                taught = Taught.by(space, prior, photos.g[shots], labels)
+                taught = Taught.by(background, photos.g[shots], labels)
                 answers = taught.scores(photos.g[asked]).argmax(1)
                 found[STORE].append(float((answers == truth).double().mean()))
                 advance()
@@ -276,7 +277,7 @@ def measure_unknown(
     sets: dict[str, PhotoFeatures], draws: int, preset: str = DEFAULT_PRESET, reporter: Reporter = SILENT
 ) -> list[UnknownRow]:
     """Measure how foreign photos are told from own ones: other species, everyday things, and among these."""
-    space, prior = _background(preset)
+    background = _background(preset)
     rows = []
     for taught, foreign in ((BIRDS, BIRDS), (BIRDS, EVERYDAY), (EVERYDAY, EVERYDAY)):
         for size in SIZES:
@@ -288,7 +289,7 @@ def measure_unknown(
             with reporter.track(f"{size} classes of {taught}, foreign {foreign}", draws) as advance:
                 judged = []
                 for seed in range(draws):
-                    judged.append(_judged(sets[taught], REPORTED[taught], others, size, seed, space, prior))
+                    judged.append(_judged(sets[taught], REPORTED[taught], others, size, seed, background))
                     advance()
             rows.append(_unknown_row(taught, foreign, size, judged))
     return rows
@@ -303,8 +304,7 @@ def _judged(
     others: PhotoFeatures,
     size: int,
     seed: int,
-    space: Whitening,
-    prior: Prior,
+    background: Background,
 ) -> Judged:
     """Teach one draw of classes, and judge own and foreign photos."""
     rng = np.random.default_rng(seed)
@@ -313,7 +313,7 @@ def _judged(
     asked = rng.permutation(asked)[:ASKED]
     taught = chosen if others is photos else []
     strange = rng.permutation(np.flatnonzero(~np.isin(others.labels, taught)))[:ASKED]
-    store = Taught.by(space, prior, photos.g[shots], positions_of(photos.labels[shots], chosen))
+    store = Taught.by(background, photos.g[shots], positions_of(photos.labels[shots], chosen))
     answers, sure, p_known = store.judge(torch.cat([photos.g[asked], others.g[strange]]))
     known = np.arange(len(answers)) < len(asked)
     truth = torch.cat([positions_of(photos.labels[asked], chosen), torch.full((len(strange),), -1)])
@@ -351,11 +351,11 @@ def _unknown_row(taught: str, foreign: str, size: int, judged: Sequence[Judged])
     )
 
 
-def _background(preset: str) -> tuple[Whitening, Prior]:
+def _background(preset: str) -> Background:
     background = background_of(preset)
     if background is None:
         raise UserError(f"no statistics of {preset} come with fairshot; expected {DEFAULT_PRESET}")
-    return background.whitening(), background.settings.prior
+    return background
 
 
 def positions_of(labels: Ints, classes: Sequence[int]) -> Tensor:

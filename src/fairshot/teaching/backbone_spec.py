@@ -11,13 +11,12 @@ import torch
 from fairshot.benchmarks.cache import Resize
 from fairshot.benchmarks.image_folder import load_folder
 from fairshot.benchmarks.stream import Stream, StreamSettings
-from fairshot.classifiers.whitening import Whitening
 from fairshot.models.backbones import model_settings
 from fairshot.models.embedder import Embedder, ModelSettings
 from fairshot.models.presets import DEFAULT_PRESET, PRESETS
 from fairshot.progress import SILENT, Reporter
 from fairshot.teaching.background import background_of, no_background
-from fairshot.teaching.base_classifier import photo_classifier
+from fairshot.teaching.base_classifier import PhotoSpace, photo_classifier
 from fairshot.teaching.confidence import Confidence, Decisions, Prior, Trials
 from fairshot.teaching.creation import StoreSpec
 from fairshot.teaching.errors import NoBaseFolder
@@ -64,12 +63,12 @@ def from_backbone(
     return StoreSpec(network, classifier, confidence=_first_confidence(prior), origin=origin)
 
 
-def _background(settings: ModelSettings, network: Network) -> tuple[Whitening, Prior | None]:
+def _background(settings: ModelSettings, network: Network) -> tuple[PhotoSpace, Prior | None]:
     """Return the space in which photos are compared, and what confidence begins with."""
     found = background_of(settings.weights) if settings.weights in PRESETS else None
     if found is None:
         return no_background(*network.shape), None
-    return found.whitening(), found.settings.prior
+    return found.space(), found.settings.prior
 
 
 def _first_confidence(prior: Prior | None) -> Confidence:
@@ -89,7 +88,7 @@ def _origin_of_weights(settings: ModelSettings) -> dict[str, str]:
 
 def _with_base(
     network: Network,
-    space: Whitening,
+    space: PhotoSpace,
     folder: Path,
     origin: dict[str, str],
     epochs: int,

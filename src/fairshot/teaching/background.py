@@ -16,6 +16,7 @@ from safetensors.torch import load
 from torch import Tensor
 
 from fairshot.classifiers.whitening import Whitening, WithinClassCovariance
+from fairshot.teaching.base_classifier import PhotoSpace
 from fairshot.teaching.confidence import Prior
 
 _FOLDER = resources.files("fairshot.teaching") / "data"
@@ -29,6 +30,7 @@ class BackgroundSettings(BaseModel):
     power: float
     rest: float  # variance along the directions that are left out, in units of the mean variance
     shrinkage: float
+    within_variance: float  # of a class, summed over the whitened space
     prior: Prior
 
 
@@ -49,18 +51,20 @@ class Background:
             power=covariance.power,
             rest=float(variances[:-rank].mean()),
             shrinkage=shrinkage,
+            within_variance=within_variance(covariance, shrinkage),
             prior=prior,
         )
         centre = covariance.means.mean(0)[0]
         return cls(settings, centre, directions[:, -rank:].contiguous(), variances[-rank:])
 
-    def whitening(self) -> Whitening:
+    def space(self) -> PhotoSpace:
         """Return the space in which photos are compared, with one view of each."""
         chosen, V = self.settings, self.directions.double()
         rest = (chosen.rest + chosen.shrinkage) ** -0.5
         scales = (self.variances.double() + chosen.shrinkage).rsqrt() - rest
         matrix = rest * torch.eye(len(V), dtype=torch.float64) + V * scales @ V.T
-        return Whitening(chosen.power, self.centre.float()[None], matrix.float()[None])
+        whitening = Whitening(chosen.power, self.centre.float()[None], matrix.float()[None])
+        return PhotoSpace(whitening, chosen.within_variance)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return what a file of them holds; half precision is enough for directions."""
@@ -81,6 +85,12 @@ def background_of(preset: str) -> Background | None:
     return Background(settings, **tensors)
 
 
-def no_background(views: int, width: int) -> Whitening:
+def within_variance(covariance: WithinClassCovariance, shrinkage: float) -> float:
+    """Return the variance within a class, summed over the space that whitening makes."""
+    variances = covariance.variances[0].clamp(min=0)
+    return float(covariance.unit[0] * (variances / (variances + shrinkage)).sum())
+
+
+def no_background(views: int, width: int) -> PhotoSpace:
     """Return the space of features as they are."""
-    return Whitening(1.0, torch.zeros(views, width), torch.eye(width).repeat(views, 1, 1))
+    return PhotoSpace(Whitening(1.0, torch.zeros(views, width), torch.eye(width).repeat(views, 1, 1)))

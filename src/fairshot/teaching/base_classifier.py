@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -36,19 +37,31 @@ class StoreSettings(PrototypeSettings):
     shot_covariance: float = Field(
         0.0, ge=0, description="Weight of the covariance within taught classes in whitening."
     )
+    within_variance: float = Field(
+        0.0, ge=0, description="Variance within a class that is expected in the whitened space; 0: unknown."
+    )
 
 
-def photo_classifier(space: Whitening, features: Features, labels: Tensor, classes: int) -> DualClassifier:
+@dataclass(frozen=True)
+class PhotoSpace:
+    """The space in which photos are compared, and the variance within a class there, 0 if unknown."""
+
+    whitening: Whitening
+    within_variance: float = 0.0
+
+
+def photo_classifier(space: PhotoSpace, features: Features, labels: Tensor, classes: int) -> DualClassifier:
     """Return the classifier of photos by g alone, in a whitened space, with base classes or with none."""
     settings = StoreSettings(
         decision="transferable_only",
         resistance=False,
         bounded=True,
         whitening=True,
-        power=space.power,
+        power=space.whitening.power,
         shot_covariance=SHOT_COVARIANCE,
+        within_variance=space.within_variance,
     )
-    return DualClassifier.fit(settings, features, labels, classes, space)
+    return DualClassifier.fit(settings, features, labels, classes, space.whitening)
 
 
 def write_classifier(path: Path, classifier: DualClassifier) -> None:

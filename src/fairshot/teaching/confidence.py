@@ -2,11 +2,11 @@
 
 *p_known*: how probable is it that the image shows a known class, when as many show none? Below a threshold of
 p_known the answer is "unknown". *Confidence* is P(known) x P(right | known). Both factors are logistic in the
-similarity of the best class, its lead over the next, the logarithm of the number of classes and one over
-the number of images behind the best class; one model where transferable features decided, another where
-class-specific ones did. They are fitted to held-out images: those that the classifiers which answered for
-them were not made of. A store on a backbone whose statistics are known begins with a `Prior` that was fitted
-to photos of other classes; held-out images of its own move it.
+similarity of the best class, its lead over the next, the logarithm of the number of classes, one over the
+number of images behind the best class, and the distance from it; one model where transferable features
+decided, another where class-specific ones did. They are fitted to held-out images: those that the classifiers
+which answered for them were not made of. A store on a backbone whose statistics are known begins with a
+`Prior` that was fitted to photos of other classes; held-out images of its own move it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from fairshot.classifiers.combination import Decision
+from fairshot.classifiers.dual import DualClassifier
 
 SETTING = "confidence"
 KEEP = 0.9  # share of the held-out images of known classes that get an answer
 ENOUGH = 20  # held-out images, below which nothing is fitted without a prior
 PRIOR_TRIALS = 50.0  # held-out images that a prior is worth
 STEPS = 25  # of Newton's method, which needs fewer
-SIGNALS = 4
+SIGNALS = 5
 Weights = Annotated[tuple[float, ...], Field(min_length=SIGNALS + 1, max_length=SIGNALS + 1)]
 
 
@@ -35,25 +36,31 @@ Weights = Annotated[tuple[float, ...], Field(min_length=SIGNALS + 1, max_length=
 class Decisions:
     """What confidence is judged by, for each image."""
 
-    # (N, 4): similarity of the best class, its lead over the next, log of the number of classes, and one over
-    # the number of images behind the best class
+    # (N, 5): similarity of the best class, its lead over the next, log of the number of classes, one over the
+    # number of images behind the best class, log of the squared distance from it
     signals: Tensor
     specific: Tensor  # (N,) whether class-specific features decided
 
     @classmethod
-    def of(cls, decision: Decision, counts: Tensor) -> Self:
-        """Take the signals from scores (N, C); counts (C,), or (N, C), are the images behind the classes.
+    def of(
+        cls, classifier: DualClassifier, decision: Decision, g: Tensor, counts: Tensor | None = None
+    ) -> Self:
+        """Take the signals from the scores (N, C) of a classifier for features g (N, V, d).
 
-        A score of minus infinity is that of a class which is left out.
+        `counts` (N, C) are the images behind the classes, if they differ from image to image. A score of
+        minus infinity is that of a class which is left out.
         """
         scores, specific = decision
+        if counts is None:
+            counts = classifier.counts.expand_as(scores)
         best, classes = scores.topk(min(2, scores.shape[1]), dim=1)
         lead = best[:, 0]
         if best.shape[1] > 1:
             lead = torch.where(best[:, 1] > -torch.inf, best[:, 0] - best[:, 1], best[:, 0])
         number = (scores > -torch.inf).sum(1).to(scores).log()
-        behind = counts.expand_as(scores).gather(1, classes[:, :1])[:, 0]
-        return cls(torch.stack([best[:, 0], lead, number, 1 / behind.clamp(min=1)], dim=1), specific)
+        behind = 1 / counts.gather(1, classes[:, :1])[:, 0].clamp(min=1)
+        distance = _log_distance(classifier, g, best[:, 0], classes[:, 0])
+        return cls(torch.stack([best[:, 0], lead, number, behind, distance], dim=1), specific)
 
     @classmethod
     def none(cls) -> Self:
@@ -126,8 +133,9 @@ class Logistic(BaseModel):
         return torch.where(decisions.specific, specific, transferable)
 
 
-AS_SOFTMAX = Logistic(transferable=(0, 0, 16, 0, 0), specific=(0, 0, 16, 0, 0))  # scale 16, of the best two
-CERTAIN = Logistic(transferable=(9, 0, 0, 0, 0), specific=(9, 0, 0, 0, 0))
+_SCALE_16, _NINE = (0, 0, 16, 0, 0, 0), (9, 0, 0, 0, 0, 0)
+AS_SOFTMAX = Logistic(transferable=_SCALE_16, specific=_SCALE_16)  # between the best two
+CERTAIN = Logistic(transferable=_NINE, specific=_NINE)
 
 
 class LogisticPrior(BaseModel):
@@ -245,6 +253,23 @@ def _known_and_unknown(trials: Trials) -> tuple[Decisions, Tensor, Tensor]:
     ]
     both = Decisions.concatenate([trials.known, trials.unknown])
     return both, torch.arange(len(both)) < len(trials.known), torch.cat(shares)
+
+
+def _log_distance(classifier: DualClassifier, g: Tensor, best: Tensor, classes: Tensor) -> Tensor:
+    """Log of the squared distance (N,) of images from the classes most similar to them, where g is whitened.
+
+    In units of the variance within the classes taught, which differs between birds and everyday things; 0
+    where nothing is known of that variance.
+    """
+    expected, gate = getattr(classifier.settings, "within_variance", 0.0), classifier.gate
+    if not expected or gate is None:
+        return torch.zeros_like(best)
+    degrees = (gate.counts[gate.base_classes :] - 1).double()
+    variance = (expected + degrees @ gate.noise[:, 0].double()) / (1 + degrees.sum())
+    x = gate.values(g).flatten(1).norm(dim=1)
+    p = gate.prototypes.flatten(1).norm(dim=1)[classes]
+    squared = x * x + p * p - 2 * x * p * best
+    return (squared / variance.to(squared)).clamp(min=1e-6).log()
 
 
 def _with_offset(decisions: Decisions) -> Tensor:

@@ -16,13 +16,14 @@ def trials_of(classifier: DualClassifier, features: Features, labels: Tensor) ->
     Without any image of no known class, every image stands for one too, answered for without its class.
     """
     known = labels >= 0
-    scores = classifier.scores({key: value[known] for key, value in features.items()})
+    own = {key: value[known] for key, value in features.items()}
+    scores = classifier.scores(own)
     if bool(known.all()):
-        unknown = _without_own_class(classifier, scores, labels)
+        unknown = _without_own_class(classifier, scores, own["g"], labels)
     else:
         foreign = {key: value[~known] for key, value in features.items()}
-        unknown = Decisions.of(classifier.decide(foreign), classifier.counts)
-    return _trials(classifier, scores, labels[known], classifier.counts, unknown)
+        unknown = Decisions.of(classifier, classifier.decide(foreign), foreign["g"])
+    return _trials(classifier, scores, own["g"], labels[known], None, unknown)
 
 
 def leave_one_out(classifier: DualClassifier, photos: Features, labels: Tensor) -> Trials:
@@ -35,22 +36,28 @@ def leave_one_out(classifier: DualClassifier, photos: Features, labels: Tensor) 
     scores = classifier.left_out_scores(photos, labels)
     counts = classifier.counts.repeat(len(labels), 1)
     counts[torch.arange(len(labels)), labels] -= 1
-    return _trials(classifier, scores, labels, counts, _without_own_class(classifier, scores, labels))
+    unknown = _without_own_class(classifier, scores, photos["g"], labels)
+    return _trials(classifier, scores, photos["g"], labels, counts, unknown)
 
 
 def _trials(
-    classifier: DualClassifier, scores: Scores, labels: Tensor, counts: Tensor, unknown: Decisions
+    classifier: DualClassifier,
+    scores: Scores,
+    g: Tensor,
+    labels: Tensor,
+    counts: Tensor | None,
+    unknown: Decisions,
 ) -> Trials:
     decision = classifier.combine(*scores)
     right = decision.scores.argmax(1) == labels
-    return Trials(Decisions.of(decision, counts), right, torch.ones(len(labels)), unknown)
+    return Trials(Decisions.of(classifier, decision, g, counts), right, torch.ones(len(labels)), unknown)
 
 
-def _without_own_class(classifier: DualClassifier, scores: Scores, labels: Tensor) -> Decisions:
+def _without_own_class(classifier: DualClassifier, scores: Scores, g: Tensor, labels: Tensor) -> Decisions:
     """Answer for images as if their classes were unknown; with a single class there is no other answer."""
     if classifier.classes < 2:
         return Decisions.none()
     own, lowest = (torch.arange(len(labels)), labels), torch.tensor(-torch.inf)
     transferable, specific = (each.index_put(own, lowest) for each in scores[:2])
     pre = None if scores.pre is None else scores.pre.index_put(own, lowest)
-    return Decisions.of(classifier.combine(transferable, specific, pre), classifier.counts)
+    return Decisions.of(classifier, classifier.combine(transferable, specific, pre), g)

@@ -51,7 +51,7 @@ class StoreModule(nn.Module):
         passes = [self.embedder(transform(images)) for transform in self.views.transforms]
         g, g_tilde = (self.views.combine(torch.stack(kind, dim=1)) for kind in zip(*passes, strict=True))
         decision = self.classifier.decide({"g": g, "g_tilde": g_tilde})
-        return decision.scores, *self.confidence.probabilities(Decisions.of(decision, self.classifier.counts))
+        return decision.scores, *self.confidence.probabilities(Decisions.of(self.classifier, decision, g))
 
 
 def export_onnx(store: Store, path: str | Path) -> Checked:

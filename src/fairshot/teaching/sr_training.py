@@ -10,12 +10,11 @@ import torch
 from torch import Tensor
 
 from fairshot.classifiers.dual import DualClassifier
-from fairshot.classifiers.whitening import Whitening
 from fairshot.methods.mixing import mixtures, surplus_labels
 from fairshot.models.embedder import Features
 from fairshot.models.heads import SR, CosineHead, cosine_cross_entropy
 from fairshot.progress import SILENT, Reporter
-from fairshot.teaching.base_classifier import StoreSettings, photo_classifier
+from fairshot.teaching.base_classifier import PhotoSpace, StoreSettings, photo_classifier
 
 MOST_FUSED = 60  # base classes; beyond, the pairs of them would be too many surplus classes
 SR_WIDTH = 512  # half a million weights for a few hundred images; the paper has 2048 for 30,000
@@ -105,10 +104,10 @@ def _loss(sr: SR, head: CosineHead, x: Tensor, y: Tensor, classes: int, fused: b
     return cosine_cross_entropy(head(sr(x)), y, SCALE).mean()
 
 
-def dual_classifier(space: Whitening, sr: SR, g: Tensor, labels: Tensor, classes: int) -> DualClassifier:
+def dual_classifier(space: PhotoSpace, sr: SR, g: Tensor, labels: Tensor, classes: int) -> DualClassifier:
     """Return the classifier by g in the space and, where it answers a base class, by g~."""
-    settings = StoreSettings(bounded=True, whitening=True, power=space.power)
-    return DualClassifier.fit(settings, with_sr(sr, g), labels, classes, space)
+    settings = StoreSettings(bounded=True, whitening=True, power=space.whitening.power)
+    return DualClassifier.fit(settings, with_sr(sr, g), labels, classes, space.whitening)
 
 
 def with_sr(sr: SR, g: Tensor) -> Features:
@@ -117,7 +116,7 @@ def with_sr(sr: SR, g: Tensor) -> Features:
 
 
 def compare(
-    space: Whitening, base: BaseFeatures, epochs: int, deadline: float, reporter: Reporter = SILENT
+    space: PhotoSpace, base: BaseFeatures, epochs: int, deadline: float, reporter: Reporter = SILENT
 ) -> Comparison:
     """Train SR on every second base class, and ask with and without it about held-out images of all."""
     from sklearn.metrics import roc_auc_score

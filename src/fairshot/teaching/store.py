@@ -161,7 +161,9 @@ class Store:
         if not snapshot.rows:
             raise NoClasses
         decision = snapshot.classifier.decide(photos)
-        right, known = snapshot.confidence.probabilities(Decisions.of(decision, snapshot.classifier.counts))
+        right, known = snapshot.confidence.probabilities(
+            Decisions.of(snapshot.classifier, decision, photos["g"])
+        )
         predictions = []
         for p_right, p_known, row in zip(right.tolist(), known.tolist(), decision.scores, strict=True):
             candidates = tuple(Candidate(*pair) for pair in snapshot.most_similar(row, top))
