@@ -265,6 +265,13 @@ class DualClassifier:
             scores.pre[own] = left_out(joined(self.h.means, self.h_tilde.means), joined(g, g_tilde))
         return scores
 
+    def left_out_distances(self, shots: Features, labels: Tensor) -> Tensor | None:
+        """Return squared distances (N, C) of shots, as in `left_out_scores`; none without a gate."""
+        if self.gate is None or self.gate.metrics is not None:
+            return None
+        xx, xp, pp = self.gate.left_out_products(self.gate.project(shots["g"].double()), labels)
+        return (xx - 2 * xp + pp).sum(-1).float()
+
     def combine(self, transferable: Tensor, specific: Tensor, pre: Tensor | None = None) -> Decision:
         """Decide by scores (N, C) of both kinds of features."""
         return combine(self.settings.decision, transferable, specific, self.base_classes, pre)

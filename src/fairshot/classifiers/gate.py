@@ -240,31 +240,39 @@ class TransferableClassifier:
         )
 
     def left_out_scores(self, shots: Projected, labels: torch.Tensor) -> torch.Tensor:
-        """Similarity (S, C) of shots to all classes, each as if it had not been taught, without bias.
-
-        Where shots are part of the space, the space is also that without the shot: one residual less in the
-        scatter changes its inverse by a product of two vectors (Sherman and Morrison).
-        """
-        every = range(len(self.prototypes))
+        """Similarity (S, C) of shots to all classes, each as if it had not been taught, without bias."""
+        if self.scatter:
+            return cosine(*self.left_out_products(shots, labels))
+        scores = self.similarity(shots, range(len(self.prototypes)))
         own = torch.arange(len(labels), device=labels.device), labels
-        if not self.scatter:
-            scores = self.similarity(shots, every)
-            scores[own] = self.left_out(shots, labels)
-            return scores
+        scores[own] = self.left_out(shots, labels)
+        return scores
+
+    def left_out_products(
+        self, shots: Projected, labels: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Products x x (S, 1, V), x p, p p (S, C, V) of shots and classes, as if a shot had not been taught.
+
+        Where shots are part of the space, it is that without the shot: one residual less in the scatter
+        changes its inverse by a product of two vectors (Sherman and Morrison).
+        """
+        own = torch.arange(len(labels), device=labels.device), labels
         x, P, k = shots.values, self.prototypes.to(shots.values), self.counts[labels][:, None].double()
-        r = x - P[labels]
-        factor = x.new_tensor(self.scatter) * k / (k - 1)
-        factor = factor / (1 - factor * r.square().sum(-1)).clamp(min=1e-6)
-        xr, rp = (x * r).sum(-1), torch.einsum("nvd,cvd->ncv", r, P)
         rest = (k[..., None] * P[labels] - x) / (k[..., None] - 1)  # the own class without the shot
-        rp[own] = (r * rest).sum(-1)
-        xp = torch.einsum("nvd,cvd->ncv", x, P)
-        xp[own] = (x * rest).sum(-1)
+        r = x - P[labels]
+
+        def with_all(vectors: torch.Tensor) -> torch.Tensor:
+            products = torch.einsum("nvd,cvd->ncv", vectors, P)
+            products[own] = (vectors * rest).sum(-1)
+            return products
+
+        factor = x.new_tensor(self.scatter or (0.0,) * x.shape[1]) * k / (k - 1)
+        factor = (factor / (1 - factor * r.square().sum(-1)).clamp(min=1e-6))[:, None]
+        xr, rp = (x * r).sum(-1)[:, None], with_all(r)
         pp = P.square().sum(-1)[None].repeat(len(x), 1, 1)
         pp[own] = rest.square().sum(-1)
-        xx = x.square().sum(-1) + factor * xr.square()
-        factor, xr = factor[:, None], xr[:, None]
-        return cosine(xx[:, None], xp + factor * xr * rp, pp + factor * rp.square())
+        xx = x.square().sum(-1)[:, None]
+        return xx + factor * xr.square(), with_all(x) + factor * xr * rp, pp + factor * rp.square()
 
     def upto(self, classes: int) -> TransferableClassifier:
         """Return the classifier as it was when it knew the first classes alone.

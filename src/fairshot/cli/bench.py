@@ -10,7 +10,7 @@ import math
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -18,9 +18,6 @@ from fairshot.cli.console import ConsoleReporter
 from fairshot.cli.options import Device, Root, Set, Trust
 from fairshot.cli.tables import print_table
 from fairshot.cli.trust import load_trusted
-
-if TYPE_CHECKING:
-    from fairshot.speed.photos import AccuracyRow
 
 app = typer.Typer(
     name="bench",
@@ -164,37 +161,45 @@ def photos_command(
     accuracies = measure_accuracy(photos, draws, reporter=reporter)
     unknown = measure_unknown(photos, draws, reporter=reporter)
     names = list(accuracies[0].mean)
-    cells = [
-        (row.task, *(f"{row.mean[name]:.1%} ± {row.deviation[name]:.1%}" for name in names), _at_least(row))
-        for row in accuracies
-    ]
-    titles = ("five photos each", *names, "draws in which the store\nis at least as good")
-    print_table(f"accuracy on {DEFAULT_PRESET}, {draws} draws", titles, cells)
+    titles = (
+        "five photos each",
+        *(name.replace(" ", "\n") for name in names),
+        "store at least\nas good, draws",
+    )
     print_table(
-        "photos of classes that were not taught",
+        f"accuracy in % and its deviation over {draws} draws, {DEFAULT_PRESET}",
+        titles,
         (
-            *(
-                "taught",
-                "foreign",
-                "classes",
-                "AUROC",
-                "refused at 10 %\nof own refused",
-                "calibration\nerror",
-            ),
-            *("own photos\nanswered unknown", "foreign photos\nanswered unknown"),
+            (
+                row.task,
+                *(f"{100 * row.mean[name]:.1f} ± {100 * row.deviation[name]:.1f}" for name in names),
+                " / ".join(map(str, row.store_at_least.values())),
+            )
+            for row in accuracies
+        ),
+    )
+    print_table(
+        "photos of classes that were not taught, in %: refused if 10 % of own ones are; answered unknown",
+        (
+            "taught",
+            "foreign",
+            "classes",
+            "AUROC",
+            "refused",
+            "calibration\nerror",
+            "unknown:\nown",
+            "foreign",
         ),
         (
             (
+                *(row.taught, row.foreign, str(row.classes), f"{row.auroc:.3f}"),
                 *(
-                    row.taught,
-                    row.foreign,
-                    str(row.classes),
-                    f"{row.auroc:.3f}",
-                    f"{row.foreign_refused:.0%}",
+                    f"{100 * share:.0f}"
+                    for share in (
+                        *(row.foreign_refused, row.calibration_error),
+                        *(row.own_answered_unknown, row.foreign_answered_unknown),
+                    )
                 ),
-                f"{row.calibration_error:.1%}",
-                f"{row.own_answered_unknown:.0%}",
-                f"{row.foreign_answered_unknown:.0%}",
             )
             for row in unknown
         ),
@@ -206,7 +211,3 @@ def photos_command(
             "unknown": [asdict(row) for row in unknown],
         }
         write_atomically(out, (json.dumps(figures, indent=1) + "\n").encode())
-
-
-def _at_least(row: AccuracyRow) -> str:
-    return ", ".join(f"{count} ({name})" for name, count in row.store_at_least.items())

@@ -43,12 +43,18 @@ class Decisions:
 
     @classmethod
     def of(
-        cls, classifier: DualClassifier, decision: Decision, g: Tensor, counts: Tensor | None = None
+        cls,
+        classifier: DualClassifier,
+        decision: Decision,
+        g: Tensor,
+        counts: Tensor | None = None,
+        distances: Tensor | None = None,
     ) -> Self:
         """Take the signals from the scores (N, C) of a classifier for features g (N, V, d).
 
-        `counts` (N, C) are the images behind the classes, if they differ from image to image. A score of
-        minus infinity is that of a class which is left out.
+        `counts` and squared `distances` (N, C) are given if the classes differ from image to image: the
+        images behind them, and how far away they are. A score of minus infinity is that of a class which is
+        left out.
         """
         scores, specific = decision
         if counts is None:
@@ -59,7 +65,8 @@ class Decisions:
             lead = torch.where(best[:, 1] > -torch.inf, best[:, 0] - best[:, 1], best[:, 0])
         number = (scores > -torch.inf).sum(1).to(scores).log()
         behind = 1 / counts.gather(1, classes[:, :1])[:, 0].clamp(min=1)
-        distance = _log_distance(classifier, g, best[:, 0], classes[:, 0])
+        squared = None if distances is None else distances.gather(1, classes[:, :1])[:, 0]
+        distance = _log_distance(classifier, g, best[:, 0], classes[:, 0], squared)
         return cls(torch.stack([best[:, 0], lead, number, behind, distance], dim=1), specific)
 
     @classmethod
@@ -255,7 +262,9 @@ def _known_and_unknown(trials: Trials) -> tuple[Decisions, Tensor, Tensor]:
     return both, torch.arange(len(both)) < len(trials.known), torch.cat(shares)
 
 
-def _log_distance(classifier: DualClassifier, g: Tensor, best: Tensor, classes: Tensor) -> Tensor:
+def _log_distance(
+    classifier: DualClassifier, g: Tensor, best: Tensor, classes: Tensor, squared: Tensor | None
+) -> Tensor:
     """Log of the squared distance (N,) of images from the classes most similar to them, where g is whitened.
 
     In units of the variance within the classes taught, which differs between birds and everyday things; 0
@@ -266,9 +275,10 @@ def _log_distance(classifier: DualClassifier, g: Tensor, best: Tensor, classes: 
         return torch.zeros_like(best)
     degrees = (gate.counts[gate.base_classes :] - 1).double()
     variance = (expected + degrees @ gate.noise[:, 0].double()) / (1 + degrees.sum())
-    x = gate.values(g).flatten(1).norm(dim=1)
-    p = gate.prototypes.flatten(1).norm(dim=1)[classes]
-    squared = x * x + p * p - 2 * x * p * best
+    if squared is None:
+        x = gate.values(g).flatten(1).norm(dim=1)
+        p = gate.prototypes.flatten(1).norm(dim=1)[classes]
+        squared = x * x + p * p - 2 * x * p * best
     return (squared / variance.to(squared)).clamp(min=1e-6).log()
 
 

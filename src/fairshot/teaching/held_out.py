@@ -23,7 +23,10 @@ def trials_of(classifier: DualClassifier, features: Features, labels: Tensor) ->
     else:
         foreign = {key: value[~known] for key, value in features.items()}
         unknown = Decisions.of(classifier, classifier.decide(foreign), foreign["g"])
-    return _trials(classifier, scores, own["g"], labels[known], None, unknown)
+    decision = classifier.combine(*scores)
+    right = decision.scores.argmax(1) == labels[known]
+    answers = Decisions.of(classifier, decision, own["g"])
+    return Trials(answers, right, torch.ones(len(right)), unknown)
 
 
 def leave_one_out(classifier: DualClassifier, photos: Features, labels: Tensor) -> Trials:
@@ -36,28 +39,21 @@ def leave_one_out(classifier: DualClassifier, photos: Features, labels: Tensor) 
     scores = classifier.left_out_scores(photos, labels)
     counts = classifier.counts.repeat(len(labels), 1)
     counts[torch.arange(len(labels)), labels] -= 1
-    unknown = _without_own_class(classifier, scores, photos["g"], labels)
-    return _trials(classifier, scores, photos["g"], labels, counts, unknown)
-
-
-def _trials(
-    classifier: DualClassifier,
-    scores: Scores,
-    g: Tensor,
-    labels: Tensor,
-    counts: Tensor | None,
-    unknown: Decisions,
-) -> Trials:
+    distances = classifier.left_out_distances(photos, labels)
+    unknown = _without_own_class(classifier, scores, photos["g"], labels, distances)
     decision = classifier.combine(*scores)
-    right = decision.scores.argmax(1) == labels
-    return Trials(Decisions.of(classifier, decision, g, counts), right, torch.ones(len(labels)), unknown)
+    known = Decisions.of(classifier, decision, photos["g"], counts, distances)
+    return Trials(known, decision.scores.argmax(1) == labels, torch.ones(len(labels)), unknown)
 
 
-def _without_own_class(classifier: DualClassifier, scores: Scores, g: Tensor, labels: Tensor) -> Decisions:
+def _without_own_class(
+    classifier: DualClassifier, scores: Scores, g: Tensor, labels: Tensor, distances: Tensor | None = None
+) -> Decisions:
     """Answer for images as if their classes were unknown; with a single class there is no other answer."""
     if classifier.classes < 2:
         return Decisions.none()
     own, lowest = (torch.arange(len(labels)), labels), torch.tensor(-torch.inf)
     transferable, specific = (each.index_put(own, lowest) for each in scores[:2])
     pre = None if scores.pre is None else scores.pre.index_put(own, lowest)
-    return Decisions.of(classifier, classifier.combine(transferable, specific, pre), g)
+    decision = classifier.combine(transferable, specific, pre)
+    return Decisions.of(classifier, decision, g, distances=distances)
