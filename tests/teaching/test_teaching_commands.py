@@ -128,7 +128,8 @@ RULES = {
     "as the paper": [],
     "constant": ["method.gate=constant", "method.gate_strength=0.05"],
     "whitened left out, mirrored": [
-        *("method.mirror=true", "method.whitening=true", "method.gate=left_out", "method.gate_strength=0.6"),
+        *("method.mirror=true", "method.corner_crops=0.9", "method.whitening=true"),
+        *("method.gate=left_out", "method.gate_strength=0.6"),
         "method.shrinkage=2.0",
     ],
     "class covariance unbiased": [

@@ -202,8 +202,9 @@ def check_base_fits(recipe: Recipe, base: Path | None, out: Path, fresh: bool) -
 
 def _warn_if_slow(recipe: Recipe, method: Method[Any], options: RunOptions) -> None:
     weights = sum(weight.numel() for weight in method.embedder.backbone.parameters())
-    if options.fabric.device.type == "cpu" and weights * recipe.model.size**2 > SLOW_ON_CPU:
-        options.reporter.say(SlowTraining(recipe.model.backbone, recipe.model.size))
+    slow = recipe.training.epochs and weights * recipe.model.size**2 > SLOW_ON_CPU
+    if options.fabric.device.type == "cpu" and slow:
+        options.reporter.say(SlowTraining(recipe.model.backbone, recipe.model.size, options.photos))
 
 
 def _result(

@@ -111,7 +111,16 @@ def _build(settings: ModelSettings, channels: int) -> Backbone:
         if pretrained:
             raise PretrainedWeightsMissing(name, str(problem)) from problem
         raise CannotEmbed(name, settings.size, str(problem)) from problem
+    _remove_empty_layers(model)
     return cast(Backbone, model)
+
+
+def _remove_empty_layers(model: nn.Module) -> None:
+    """Remove classifiers of no classes, which some models of timm end with when they are asked for none."""
+    for parent in list(model.modules()):
+        for name, layer in list(parent.named_children()):
+            if isinstance(layer, nn.Linear) and layer.out_features == 0:
+                setattr(parent, name, nn.Identity())
 
 
 def _input_size(settings: ModelSettings) -> dict[str, int]:
@@ -279,7 +288,7 @@ def feature_width(backbone: Backbone, settings: ModelSettings, channels: int) ->
         raise CannotEmbed(
             settings.backbone, settings.size, f"it gives a {type(features).__name__}, not features"
         )
-    if features.ndim != 2 or len(features) != 2 or not features.is_floating_point():
+    if features.ndim != 2 or len(features) != 2 or features.shape[1] == 0:
         shape = tuple(features.shape[1:])
         raise CannotEmbed(
             settings.backbone, settings.size, f"it gives {shape} for each, not a row of features"

@@ -191,5 +191,7 @@ def _misfit(found: Tensors, expected: Tensors, backbone: nn.Module) -> tuple[lis
         for name, value in expected.items()
         if name in found and found[name].shape != value.shape
     ]
-    unexpected = [name for name in found if name not in expected and not name.startswith((*HEADS, *own))]
+    unexpected = [
+        name for name in sorted(found) if name not in expected and not name.startswith((*HEADS, *own))
+    ]
     return missing, shapes, unexpected

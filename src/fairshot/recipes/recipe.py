@@ -111,6 +111,11 @@ def recipe_names() -> list[str]:
     return sorted(name for name in _packaged() if not name.endswith(f"/{COMMON}"))
 
 
+def run_name(source: str, recipe: Recipe) -> str:
+    """Return what a run is called: as its recipe of the package, or else by its method."""
+    return source.partition("/")[2] if source in recipe_names() else recipe.method_name
+
+
 def default_recipe(benchmark: str) -> str:
     """Return the name of the recipe for a benchmark when no method is named."""
     return f"{benchmark}/{DEFAULT_METHOD}"
@@ -137,8 +142,7 @@ def load_recipe(
     else:
         content = _read(source)
         _locate_method(source, content)
-    if (preset := _preset_among(overrides)) is not None:
-        content["model"] = preset
+    _make_way_for_weights(content, overrides)
     for override in overrides:
         _apply(content, override)
         named = override.partition("=")[0].strip() in ("method", "method.name")
@@ -284,11 +288,14 @@ def _model_of_preset(content: Mapping[str, Any]) -> dict[str, Any]:
     return {} if preset is None else {"model": preset.section()}
 
 
-def _preset_among(overrides: Iterable[str]) -> dict[str, Any] | None:
-    """Return the section `model` of the preset whose weights a change of one key names."""
+def _make_way_for_weights(content: dict[str, Any], overrides: Iterable[str]) -> None:
+    """Let a change of `model.weights` replace the weights of the recipe, and the network if it is a preset."""
     changes = [override.partition("=") for override in overrides]
     named = [value.strip() for key, _, value in changes if key.strip() == "model.weights"]
-    return PRESETS[named[-1]].section() if named and named[-1] in PRESETS else None
+    if named and named[-1] in PRESETS:
+        content["model"] = PRESETS[named[-1]].section()
+    elif named and isinstance(content.get("model"), dict):
+        content["model"].pop("pretrained", None)
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

@@ -40,6 +40,9 @@ class Description(BaseModel):
     sr_width: Annotated[int, Field(ge=1)] | None
     flip: bool
     mirror: bool
+    corner_crops: Annotated[float, Field(ge=0.25, lt=1)] | None = (
+        None  # of stores made before there were any: none
+    )
     short_side: int = Field(ge=1)
     drawing_side: Annotated[int, Field(ge=1, le=1024)] | None
 
@@ -110,6 +113,7 @@ class Network:
             sr_width=None if embedder.sr is None else embedder.width_tilde,
             flip=self.views.flip,
             mirror=self.views.mirror,
+            corner_crops=self.views.corner_crops,
             short_side=self.short_side,
             drawing_side=self.drawing_side,
         )
@@ -125,7 +129,7 @@ class Network:
             embedder.load_state_dict(tensors)
         except RuntimeError as problem:
             raise UserError(f"{path}: its weights do not fit its description ({problem})") from None
-        views = FlipViews(description.flip, description.mirror)
+        views = FlipViews(description.flip, description.mirror, description.corner_crops)
         return cls(embedder, views, description.drawing_side, description.short_side)
 
 

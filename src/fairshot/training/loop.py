@@ -37,7 +37,9 @@ STEPS_BETWEEN_AGREEMENTS = 8  # after so many steps several processes agree on w
 class TrainingSettings(Settings):
     """How the base session is optimised: SGD with a linear warm-up, then a cosine to zero."""
 
-    epochs: int = Field(60, ge=1, description="Passes over the base training images.")
+    epochs: int = Field(
+        60, ge=0, description="Passes over the base training images; 0: the network stays as it begins."
+    )
     batch: int = Field(128, ge=2, description="Source images per step, over all processes.")
     learning_rate: float = Field(
         0.1, gt=0, description="Highest learning rate, reached at the end of the warm-up."
