@@ -104,7 +104,8 @@ class TransferableClassifier:
         own = dict(tensors)
         space = Whitening(power, own.pop("centre"), own.pop("matrix")) if "matrix" in own else None
         metrics = ClassMetrics(own.pop("metrics"), own.pop("metric_shares")) if "metrics" in own else None
-        return cls(base_classes, space, metrics, *(own[name] for name in LEARNT))
+        prototypes, counts, noise, margins = (own[name] for name in LEARNT)
+        return cls(base_classes, space, metrics, prototypes, counts, noise, margins)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return all that has been learnt."""
