@@ -47,24 +47,20 @@ class Decisions:
         classifier: DualClassifier,
         decision: Decision,
         g: Tensor,
-        counts: Tensor | None = None,
         distances: Tensor | None = None,
     ) -> Self:
         """Take the signals from the scores (N, C) of a classifier for features g (N, V, d).
 
-        `counts` and squared `distances` (N, C) are given if the classes differ from image to image: the
-        images behind them, and how far away they are. A score of minus infinity is that of a class which is
-        left out.
+        Squared `distances` (N, C) are given if the classes differ from image to image. A score of minus
+        infinity is that of a class which is left out.
         """
         scores, specific = decision
-        if counts is None:
-            counts = classifier.counts.expand_as(scores)
         best, classes = scores.topk(min(2, scores.shape[1]), dim=1)
         lead = best[:, 0]
         if best.shape[1] > 1:
             lead = torch.where(best[:, 1] > -torch.inf, best[:, 0] - best[:, 1], best[:, 0])
         number = (scores > -torch.inf).sum(1).to(scores).log()
-        behind = 1 / counts.gather(1, classes[:, :1])[:, 0].clamp(min=1)
+        behind = 1 / classifier.counts[classes[:, 0]]
         squared = None if distances is None else distances.gather(1, classes[:, :1])[:, 0]
         distance = _log_distance(classifier, g, best[:, 0], classes[:, 0], squared)
         return cls(torch.stack([best[:, 0], lead, number, behind, distance], dim=1), specific)

@@ -37,12 +37,10 @@ def leave_one_out(classifier: DualClassifier, photos: Features, labels: Tensor) 
     if not len(labels):
         return Trials(Decisions.none(), labels > 0, torch.zeros(0), Decisions.none())
     scores = classifier.left_out_scores(photos, labels)
-    counts = classifier.counts.repeat(len(labels), 1)
-    counts[torch.arange(len(labels)), labels] -= 1
     distances = classifier.left_out_distances(photos, labels)
     unknown = _without_own_class(classifier, scores, photos["g"], labels, distances)
     decision = classifier.combine(*scores)
-    known = Decisions.of(classifier, decision, photos["g"], counts, distances)
+    known = Decisions.of(classifier, decision, photos["g"], distances)
     return Trials(known, decision.scores.argmax(1) == labels, torch.ones(len(labels)), unknown)
 
 
@@ -56,4 +54,4 @@ def _without_own_class(
     transferable, specific = (each.index_put(own, lowest) for each in scores[:2])
     pre = None if scores.pre is None else scores.pre.index_put(own, lowest)
     decision = classifier.combine(transferable, specific, pre)
-    return Decisions.of(classifier, decision, g, distances=distances)
+    return Decisions.of(classifier, decision, g, distances)
