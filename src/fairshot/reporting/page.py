@@ -66,7 +66,7 @@ def render_page(
         command=command,
         further=further,
         version=metadata.version("fairshot"),
-        style=Markup(_palette() + _data("report.css")),  # noqa: S704 - of the package
+        style=style_sheet(),
         script=Markup(_data("report.js")),  # noqa: S704 - of the package
     )
 
@@ -84,6 +84,11 @@ def _balance(group: Group) -> tuple[float, float, float] | None:
     """Return base and novel accuracy on average, and their ratio; None for the base session alone."""
     base, novel, ratio = (group.summary(measure.pick) for measure in (BASE_AVG, INC_AVG, BASE_INC))
     return (base.mean, novel.mean, ratio.mean) if base and novel and ratio else None
+
+
+def style_sheet() -> Markup:
+    """Return the style of our pages: colours, and how their parts look on paper, screens and phones."""
+    return Markup(_palette() + _data("report.css"))  # noqa: S704 - of the package
 
 
 def _palette() -> str:

@@ -15,9 +15,9 @@ from fairshot.teaching.adaptation import calibrated
 from fairshot.teaching.base_classifier import group_sums, regrouped
 from fairshot.teaching.confidence import Confidence
 from fairshot.teaching.database import read_transaction
-from fairshot.teaching.derived import TAUGHT, Layout, read_delta
+from fairshot.teaching.derived import Layout, read_delta
 from fairshot.teaching.event_log import last_event
-from fairshot.teaching.queries import repeated_images
+from fairshot.teaching.queries import TAUGHT, repeated_images
 
 MOST_WHITENING = 500  # photos of a store that whiten: a lesson must not take longer in a larger store
 
