@@ -283,6 +283,17 @@ class HeldOutUnfit(UserError):
         )
 
 
+@dataclass(eq=False)
+class ExtraMissing(UserError):
+    """Something needs a package that is not installed, because it is needed for nothing else."""
+
+    what: str
+    extra: str  # of fairshot, which brings the package
+
+    def __str__(self) -> str:
+        return f"{self.what} needs a package that is not installed: pip install 'fairshot[{self.extra}]'"
+
+
 class NoGPU(UserError):
     """A GPU was asked for, and there is none."""
 
@@ -298,6 +309,19 @@ class UnevenEpisode(UserError):
         super().__init__(
             f"{episode} has {images}, which {processes} processes cannot share evenly; give another "
             "method.way, method.shots or method.queries"
+        )
+
+
+@dataclass(eq=False)
+class WeightsRefused(UserError):
+    """Images are weighted, and a method, or its settings, can only weigh all alike."""
+
+    method: str
+
+    def __str__(self) -> str:
+        return (
+            f"sample_weight: {self.method} weighs all images alike with these settings, because it does not "
+            "only take the mean feature of each class; leave the weights out"
         )
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter
-from fairshot.cli.options import Data, Device, Fresh, Minutes, Root, Set, study_options
+from fairshot.cli.options import Data, Device, Fresh, Log, Minutes, Root, Set, study_options
 from fairshot.cli.run import present
 from fairshot.errors import UserError
 
@@ -60,11 +60,14 @@ def compare_command(
     fresh: Fresh = False,
     root: Root = None,
     max_minutes: Minutes = math.inf,
+    log: Log = [],  # noqa: B006 - typer copies it
 ) -> None:
     """Run methods on benchmarks with several seeds and class orders, and print them side by side.
 
     Finished runs are not repeated, and interrupted ones go on: the same command continues a comparison, and
     one with more methods or seeds extends it. `fairshot report` makes a page of its folder.
+
+    Example: fairshot compare ncm sss --benchmark doodles --seed 0 --seed 1 --seed 2
     """
     if on_ray and not max_minutes:
         raise UserError("--max-minutes 0 leaves a run on Ray no time to begin; give it some minutes")
@@ -75,7 +78,7 @@ def compare_command(
     benchmarks = _benchmarks(benchmarks, data)
     sources = dict.fromkeys(benchmarks) if data is None else [data.resolve().name]
     out = out or Path("runs") / "-".join(["compare", *sources])
-    options = study_options(ConsoleReporter(), device, data, root, fresh, on_ray, max_minutes)
+    options = study_options(ConsoleReporter(), device, data, root, fresh, on_ray, max_minutes, log)
     found = compare(methods, out, benchmarks, seeds, class_orders or [None], set_, options)
     if results := found.results:
         present(results, out)

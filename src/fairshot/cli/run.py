@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
-from fairshot.cli.options import Base, Data, Device, Fresh, Minutes, Root, Seed, Set, Trust
+from fairshot.cli.options import Base, Data, Device, Fresh, Log, Minutes, Root, Seed, Set, Trust, tracking_of
+from fairshot.cli.suggestions import after_run
 from fairshot.cli.trust import load_trusted
 from fairshot.errors import UserError
 from fairshot.progress import SILENT, Reporter
@@ -59,10 +60,13 @@ def run_command(
     fresh: Fresh = False,
     root: Root = None,
     max_minutes: Minutes = math.inf,
+    log: Log = [],  # noqa: B006 - typer copies it
 ) -> None:
     """Train on the base classes, learn the sessions, report how balanced the classifier stayed.
 
     Interrupted at any moment, the same command goes on where it stopped.
+
+    Example: fairshot run doodles/sss --seed 1 --out runs/mine
     """
     from fairshot.evaluation.experiment import RunOptions, run
     from fairshot.evaluation.run_folder import LOG
@@ -73,6 +77,7 @@ def run_command(
         raise UserError("--split goes with --data: it says how own pictures were split")
     recipe = recipe or default_recipe("folder" if data else "doodles")
     chosen = load_trusted(recipe, set_, seed, trust)
+    tracking = tracking_of(log)
     source, name = source_name(chosen, data), run_name(recipe, chosen)
     folder = out or Path("runs") / f"{source}-{name}-seed{chosen.seed}"
     fabric = choose_hardware(device, processes, machines)
@@ -80,9 +85,13 @@ def run_command(
     if fabric.is_global_zero:
         reporter = ConsoleReporter(f"{name} {source}", folder / LOG)
     inputs = (this_command(), root, data, split, base)
-    result = run(chosen, RunOptions(folder, fabric, *inputs, fresh, max_minutes, reporter))
+    options = RunOptions(folder, fabric, *inputs, fresh, max_minutes, reporter, tracking=tracking)
+    result = run(chosen, options)
     if result is not None:
         present({folder: result}, folder)
+        CONSOLE.print("\nnext:", highlight=False)
+        for line in after_run(folder, chosen):
+            CONSOLE.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
 
 
 def present(results: dict[Path, Result], out: Path) -> None:

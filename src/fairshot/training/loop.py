@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -14,7 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from fairshot.benchmarks.pictures import Ints
+from fairshot.benchmarks.pictures import Floats, Ints
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.errors import TrainingDiverged, TrainingStopped
 from fairshot.models.pixels import DevicePictures
@@ -82,9 +83,12 @@ class Objective(nn.Module):
     def after_step(self) -> None:
         """Update what is not updated by gradients."""
 
-    def order(self, labels: Ints, rng: np.random.Generator) -> Ints:
-        """Return the order of the images in an epoch, which is divided into batches."""
-        return shuffled(labels, rng)
+    def order(self, labels: Ints, rng: np.random.Generator, weights: Floats | None) -> Ints:
+        """Return the order of the images in an epoch, which is divided into batches.
+
+        If images have weights, each comes as often as its weight says.
+        """
+        return shuffled(labels, rng, weights)
 
     def view_settings(self, index: int, settings: ViewSettings) -> ViewSettings:
         """Return the settings of the view of that index; by default those of all views."""
@@ -109,6 +113,7 @@ class Trainer:
     folder: Path | None = None  # for checkpoints; None: no checkpoints are written
     reporter: Reporter = SILENT
     deadline: float = math.inf  # in seconds of time.monotonic()
+    after_epoch: Callable[[list[Row]], None] | None = None  # is given the training curve so far
     history: list[Row] = field(default_factory=list)
     compile_seconds: float = 0.0
     earlier_seconds: float = 0.0  # spent on this training by processes that were interrupted
@@ -190,6 +195,8 @@ class Trainer:
                     if not math.isfinite(loss_sum) or state.step == total:
                         self._check_finite(state, total, settings, phase)
                     note = state.close_epoch(loss_sum, rate, batches.batch)
+                    if self.after_epoch is not None:
+                        self.after_epoch(self._curve(state))
                 advance(1, note)
 
                 next_ends = time.monotonic() + (fastest_step if state.step < total else 0)
@@ -204,8 +211,12 @@ class Trainer:
                     raise TrainingStopped(f"stopped after {state.step} of {total} steps{in_phase}")
         state.adopt_average()
         self.compile_seconds += state.compile_seconds
-        before = self.history[-1] if self.history else {"step": 0, "epoch": 0}  # of the phase before
-        self.history = self.history + [
+        self.history = self._curve(state)
+
+    def _curve(self, state: TrainingState) -> list[Row]:
+        """Return the training curve of earlier phases and of this one, which counts on from them."""
+        before = self.history[-1] if self.history else {"step": 0, "epoch": 0}
+        return self.history + [
             row | {key: before[key] + row[key] for key in ("step", "epoch")} for row in state.history
         ]
 
