@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 
@@ -13,12 +14,16 @@ import torch
 from huggingface_hub import constants as hub
 from PIL import Image
 from safetensors.torch import save_file
+from typer.testing import CliRunner
 
+from fairshot.cli import app
 from fairshot.cli.advice import advice
 from fairshot.errors import UserError
+from fairshot.models import weights as weights_module
 from fairshot.models.backbones import build_backbone, model_settings
 from fairshot.models.embedder import ModelSettings
 from fairshot.models.errors import PretrainedWeightsMissing, UnknownBackbone, UnusableWeights, WeightsDoNotFit
+from fairshot.models.presets import DEFAULT_PRESET, PRESETS
 from fairshot.speed.teach import measure_store
 from fairshot.teaching import Store, backbone_spec
 from fairshot.teaching.backbone_spec import from_backbone
@@ -67,6 +72,36 @@ def test_backbone_alone_is_taught_from_photos(weights: Path, tmp_path: Path) -> 
     settings = model_settings(BACKBONE)
     assert settings.size == 160
     assert set(loaded) == {name for name in published.state_dict() if not name.startswith("fc.")}
+
+
+def test_without_a_name_a_store_is_on_packaged_weights_which_it_keeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preset = PRESETS[DEFAULT_PRESET]
+    if find_spec(preset.package) is None:
+        pytest.skip(f"{preset.package} is not installed: pip install 'fairshot[photos]'")
+    monkeypatch.setattr(weights_module.platformdirs, "user_cache_path", lambda _: tmp_path / "cache")
+    with Store.create(tmp_path / "store", from_backbone()) as store:
+        origin = store.history()[-1].detail
+    assert (origin["backbone"], origin["weights_sha256"]) == (DEFAULT_PRESET, preset.sha256)
+    monkeypatch.setattr(weights_module, "packaged_weights", None)  # from now on the package is gone
+    folder = photos(tmp_path / "photos", 3, 3)
+    with Store(tmp_path / "store") as store:
+        for number in range(3):
+            store.teach(
+                f"class {number}", [folder / f"class {number}" / f"{index}.jpg" for index in range(2)]
+            )
+        answers = store.predict([folder / f"class {number}" / "2.jpg" for number in range(3)])
+        assert [each.top[0].name for each in answers] == [f"class {number}" for number in range(3)]
+
+
+def test_presets_are_listed_without_a_store() -> None:
+    shown = CliRunner().invoke(app, ["new", "--backbone", "list"])
+    assert shown.exit_code == 0
+    for preset in PRESETS.values():
+        row = next(line for line in shown.stdout.splitlines() if line.startswith(preset.name))
+        assert all(text in row for text in (str(preset.size), preset.licence, str(preset.milliseconds)))
+        assert ("fairshot[photos]" in row) == (preset.package is not None)
 
 
 def test_sr_is_trained_behind_the_frozen_backbone(

@@ -53,6 +53,8 @@ def change(store: Records) -> None:
     store.merge("cow", "bee")
     store.forget("yak")
     store.undo()
+    store.move("yak", [store.photos("yak")[0].id], "gnu")
+    store.drop("yak", [store.photos("yak")[0].id])
     store.merge("yak", "ostrich")
 
 

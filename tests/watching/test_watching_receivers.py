@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from fairshot.teaching import Store
 from fairshot.watching import journal as journal_module
+from fairshot.watching import mqtt
 from fairshot.watching.capture import Capture
 from fairshot.watching.errors import BadAddress
 from fairshot.watching.folder import FolderSource
@@ -106,7 +108,7 @@ BROKER = shutil.which(
 
 
 @contextmanager
-def broker(folder: Path, port: int) -> Iterator[None]:
+def broker(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """Run mosquitto; what it has to keep for clients survives its end."""
     assert BROKER is not None
     folder.mkdir(exist_ok=True)
@@ -120,8 +122,9 @@ def broker(folder: Path, port: int) -> Iterator[None]:
     try:
         wait_for(lambda: _listens(port) or process.poll() is not None)
         assert process.poll() is None, "mosquitto ended"
-        yield
+        yield process
     finally:
+        process.send_signal(signal.SIGCONT)
         process.terminate()
         process.wait(60)
 
@@ -208,6 +211,23 @@ def test_home_assistant_finds_the_answers_and_a_broker_may_restart(
         f"homeassistant/sensor/fairshot_{receiver.node}/{key}/config" for key in ("answer", "confidence")
     }
     assert "online" in subscriber.about("/status")
+
+
+@pytest.mark.skipif(BROKER is None, reason="needs the broker mosquitto (apt install mosquitto)")
+def test_what_a_broker_does_not_acknowledge_was_not_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = _free_port()
+    with broker(tmp_path / "broker", port) as process:
+        receiver = Mqtt(f"mqtt://127.0.0.1:{port}", "shop")
+        wait_for(receiver._client.is_connected)
+        receiver.deliver("{}")
+        process.send_signal(signal.SIGSTOP)
+        monkeypatch.setattr(mqtt, "TIMEOUT", 0.3)
+        with pytest.raises(Unreachable, match="acknowledge"):
+            receiver.deliver("{}")
+        process.send_signal(signal.SIGCONT)
+        receiver.close()
 
 
 def test_a_broker_that_is_not_there_does_not_hold_up_the_watch() -> None:

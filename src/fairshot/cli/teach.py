@@ -101,7 +101,10 @@ def new_command(
     without_images: WithoutImages = False,
     sessions: Sessions = None,
 ) -> None:
-    """Make a store, on a trained run or on a backbone."""
+    """Make a store, on a trained run or on a backbone.
+
+    Example: fairshot new my-store --from runs/demo/sss-seed0
+    """
     if run is not None and backbone is not None:
         raise UserError("give either --from RUN or --backbone NAME")
     if weights is not None and run is None and backbone is None:
@@ -174,6 +177,8 @@ def teach_command(
 
     With a folder alone, `fairshot teach STORE photos/`, each sub-folder is a class of its name. The same
     command goes on where it was stopped: photos that a class has already are passed over.
+
+    Example: fairshot teach my-store umbrella drawings/teach/umbrella
     """
     if not photos:
         _teach_folder(store, Path(name), dry_run, warn_share)
@@ -206,7 +211,10 @@ def predict_command(
     top: Annotated[int, typer.Option(help="How many classes to show.", min=1)] = 5,
     as_json: AsJson = False,
 ) -> None:
-    """Say what images show."""
+    """Say what images show.
+
+    Example: fairshot predict my-store drawings/test/umbrella --top 3
+    """
     with _open(store) as opened:
         read = opened.read(image_files(images))
         predictions = opened.predict(read.pictures, top)
@@ -222,7 +230,10 @@ def predict_command(
 
 
 def forget_command(store: StoreFolder, name: Name) -> None:
-    """Take a class out; undo brings it back."""
+    """Take a class out; undo brings it back.
+
+    Example: fairshot forget my-store umbrella
+    """
     with _records(store) as opened:
         opened.forget(name)
     _say(f"{name} is forgotten; to bring it back: fairshot undo {store}")
@@ -233,7 +244,10 @@ def rename_command(
     name: Name,
     new_name: Annotated[str, typer.Argument(metavar="NEW_NAME", help="Its new name.")],
 ) -> None:
-    """Give a class another name."""
+    """Give a class another name.
+
+    Example: fairshot rename my-store umbrella parasol
+    """
     with _records(store) as opened:
         opened.rename(name, new_name)
     _say(f"{name} is called {new_name} now")
@@ -244,21 +258,30 @@ def merge_command(
     name: Name,
     into: Annotated[str, typer.Argument(metavar="INTO", help="Another class.")],
 ) -> None:
-    """Put all that is known of one class into another."""
+    """Put all that is known of one class into another.
+
+    Example: fairshot merge my-store parasol umbrella
+    """
     with _records(store) as opened:
         opened.merge(name, into)
     _say(f"{name} is part of {into} now")
 
 
 def undo_command(store: StoreFolder) -> None:
-    """Take back the last change that still stands; again for the one before."""
+    """Take back the last change that still stands; again for the one before.
+
+    Example: fairshot undo my-store
+    """
     with _records(store) as opened:
         undone = opened.undo()
     _say(f"undone: {undone.sentence()}")
 
 
 def history_command(store: StoreFolder, as_json: AsJson = False) -> None:
-    """List what was done, the latest first."""
+    """List what was done, the latest first.
+
+    Example: fairshot history my-store
+    """
     with _records(store) as opened:
         events = opened.history()
     if as_json:
@@ -270,7 +293,10 @@ def history_command(store: StoreFolder, as_json: AsJson = False) -> None:
 
 
 def classes_command(store: StoreFolder, as_json: AsJson = False) -> None:
-    """List the classes: base ones in the order of training, then taught ones by name."""
+    """List the classes: base ones in the order of training, then taught ones by name.
+
+    Example: fairshot classes my-store
+    """
     with _records(store) as opened:
         infos = opened.classes()
     if as_json:
@@ -284,7 +310,10 @@ def classes_command(store: StoreFolder, as_json: AsJson = False) -> None:
 
 
 def adapt_command(store: StoreFolder, images: Photos) -> None:
-    """Move classes a little towards unlabelled images that surely show them (Calibration)."""
+    """Move classes a little towards unlabelled images that surely show them (Calibration).
+
+    Example: fairshot adapt my-store photos
+    """
     with _open(store) as opened:
         adaptation = opened.adapt(image_files(images))
     print_skipped(adaptation.skipped)
@@ -329,6 +358,8 @@ def evaluate_command(
     """Measure accuracy, balance, confidence and the finding of unknown things on a folder of images.
 
     Tells which classes are confused, and which photos are answered wrongly.
+
+    Example: fairshot evaluate my-store drawings/test
     """
     from fairshot.teaching import choose_confidence, evaluate, find_mistakes, read_folder
 
@@ -379,7 +410,10 @@ def export_command(
         Path, typer.Argument(metavar="TARGET", help="model.onnx, or store.zip for the whole store.")
     ],
 ) -> None:
-    """Write the store as an ONNX model, checked against torch, or as one archive."""
+    """Write the store as an ONNX model, checked against torch, or as one archive.
+
+    Example: fairshot export my-store model.onnx
+    """
     from fairshot.teaching import export_archive, export_onnx
 
     if target.suffix == ".onnx":
@@ -400,7 +434,10 @@ def import_command(
     archive: Annotated[Path, typer.Argument(metavar="ARCHIVE", help="What fairshot export wrote.")],
     store: StoreFolder,
 ) -> None:
-    """Unpack a store from its archive."""
+    """Unpack a store from its archive.
+
+    Example: fairshot import my-store.zip another-store
+    """
     from fairshot.teaching import import_archive
 
     import_archive(archive, store)
@@ -421,7 +458,10 @@ def import_photos_command(
         typer.Option(min=0, max=2, help="Added around a box, as a share of its sides; a tenth if not given."),
     ] = None,
 ) -> None:
-    """Turn labelled images into a folder per class: whole images as they are, boxes cut out with a margin."""
+    """Turn labelled images into a folder per class: whole images as they are, boxes cut out with a margin.
+
+    Example: fairshot import-photos result.json photos
+    """
     from fairshot.teaching.photo_import import import_photos
 
     report = import_photos(export, out, images, reporter=ConsoleReporter(), **given(margin=margin))
@@ -443,6 +483,8 @@ def doodles_command(
     """Write drawings of the embedded benchmark as image files, to try a store with.
 
     FOLDER/teach holds classes that doodle runs are not trained on, FOLDER/test other drawings of all classes.
+
+    Example: fairshot doodles drawings
     """
     from fairshot.teaching.doodle_files import write_doodles
 

@@ -54,6 +54,8 @@ def tradeoff_command(
     The settings of the decision are what it tries, so there is no --set; all others are the run's. To try
     the rules beside another one, such as method.mirror, make that run first, which needs no training:
     fairshot run RUN/recipe.yaml --base RUN --set method.mirror=true --out RUN2
+
+    Example: fairshot tradeoff runs/demo/sss-seed0
     """
     # All this takes seconds to import, and --help needs none.
     from fairshot.evaluation.run_folder import LOG, PSEUDO_NOVEL, TRADEOFF_PAGE

@@ -84,6 +84,8 @@ def watch_command(
 
     A file is answered once, when nobody writes it any more; of a camera or video, frames that have changed.
     What could not be sent waits, also for the next time; Ctrl-C ends it.
+
+    Example: fairshot watch my-store inbox
     """
     from fairshot.teaching import Store
     from fairshot.watching.journal import Journal, default_path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from fairshot.errors import UserError, did_you_mean
@@ -59,6 +59,20 @@ class UnknownClass(UserError):
     def __init__(self, name: str, folder: Path, names: Iterable[str]) -> None:
         self.name, self.folder = name, folder
         super().__init__(f"there is no class {name!r}{did_you_mean(name, names)}")
+
+
+class UnknownPhotos(UserError):
+    """Photos were to be taken out of a class that they are not taught to."""
+
+    def __init__(self, name: str, photos: Sequence[int]) -> None:
+        self.name, self.photos = name, tuple(photos)
+        which = (
+            f"the photos {', '.join(map(str, photos[:5]))} are" if photos else "no photo was named that is"
+        )
+        super().__init__(
+            f"{which} not among the photos taught to {name!r}; training images of base classes stay, and "
+            "others may have been moved meanwhile"
+        )
 
 
 class ClassExists(UserError):

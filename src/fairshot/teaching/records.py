@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from fairshot.errors import UserError
-from fairshot.teaching import event_log, queries
+from fairshot.teaching import event_log, queries, single_photos
 from fairshot.teaching.base_counts import CLASSIFIER, read_counts
 from fairshot.teaching.database import DATABASE, check_content, connect, invalidate_derived, transaction
 from fairshot.teaching.errors import ClassExists, NotAStore, UnknownClass
@@ -64,6 +64,11 @@ class Records:
         with self._reading:
             return queries.thumbnails(self._reader, name, at_most)
 
+    def photos(self, name: str, at_most: int = -1, skipped: int = 0) -> list[single_photos.StoredPhoto]:
+        """Return the photos of a class, taught ones first, each with the id that `drop` and `move` take."""
+        with self._reading:
+            return single_photos.class_photos(self._reader, name, at_most, skipped)
+
     def image_thumbnails(self, images: Sequence[int]) -> list[bytes]:
         """Return small versions of stored images, by their ids."""
         with self._reading:
@@ -108,6 +113,21 @@ class Records:
                 for (row,) in rows:
                     log.change(subject, row, target)
             log.change("class", source, None)
+
+    def drop(self, name: str, photos: Sequence[int]) -> None:
+        """Take single photos out of a class, by their ids; a taught class is forgotten with its last one."""
+        with self._changing():
+            log = EventLog(self._writer, "drop", {"name": name})
+            single_photos.take_out(log, name, self._class_id(name), photos, None)
+
+    def move(self, name: str, photos: Sequence[int], into: str) -> None:
+        """Put single photos of a class into another one, known or new; its last one takes the class along."""
+        into = checked_name(into)
+        with self._changing():
+            log = EventLog(self._writer, "move", {"name": name, "into": into})
+            source, target = self._class_id(name), queries.class_id(self._writer, into)
+            target = log.new_class(into) if target is None else target
+            single_photos.take_out(log, name, source, photos, target)
 
     def undo(self) -> Event:
         """Take back the last event that still stands, and return it."""

@@ -30,6 +30,7 @@ from fairshot.teaching.errors import NoClasses, NotAStore, UnreadablePhotos
 from fairshot.teaching.event_log import EventLog
 from fairshot.teaching.folders import new_folder
 from fairshot.teaching.held_out import leave_one_out
+from fairshot.teaching.learning_curve import ClassCurve, learning_curves, read_shots
 from fairshot.teaching.names import UNKNOWN, checked_name
 from fairshot.teaching.network import EMBEDDER, Network, Photo
 from fairshot.teaching.photos import ReadPhotos
@@ -179,6 +180,13 @@ class Store(Records):
         chosen = torch.tensor([labels[each] for each in photos.classes], dtype=torch.int64)
         return leave_one_out(snapshot.classifier, photos.features, chosen)
 
+    def learning_curves(self) -> list[ClassCurve]:
+        """Estimate how often taught classes are answered right at 1, 2, ... photos, the worst class first."""
+        with self._derived():
+            snapshot = self._read_snapshot(self._reader, self._snapshot)
+            shots = read_shots(self._reader, self.layout, len(snapshot.rows))
+        return learning_curves(snapshot, shots)
+
     def base_samples(self) -> queries.Stored:
         """Return the images of base classes that the store keeps."""
         with self._reading:
@@ -259,7 +267,7 @@ class Store(Records):
         if owner_name is not None:
             raise UserError(
                 f"one of the photos is stored as {owner_name!r} already, and a photo has one class; leave it "
-                f"out, or merge or forget {owner_name!r} first"
+                f"out, or move it, or merge or forget {owner_name!r} first"
             )
         log.change("image", image, class_id)
         return True

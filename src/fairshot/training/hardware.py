@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -39,6 +41,13 @@ def choose_hardware(device: str = "auto", processes: int = 1, machines: int = 1)
     )
     fabric.launch()
     return fabric
+
+
+@contextmanager
+def own_random_numbers(device: torch.device) -> Iterator[None]:
+    """Leave the caller's random numbers as they were."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        yield
 
 
 def describe_device(fabric: Fabric) -> str:

@@ -15,7 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from fairshot.benchmarks.pictures import Ints
+from fairshot.benchmarks.pictures import Floats, Ints
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.errors import TrainingDiverged, TrainingStopped
 from fairshot.models.pixels import DevicePictures
@@ -83,9 +83,12 @@ class Objective(nn.Module):
     def after_step(self) -> None:
         """Update what is not updated by gradients."""
 
-    def order(self, labels: Ints, rng: np.random.Generator) -> Ints:
-        """Return the order of the images in an epoch, which is divided into batches."""
-        return shuffled(labels, rng)
+    def order(self, labels: Ints, rng: np.random.Generator, weights: Floats | None) -> Ints:
+        """Return the order of the images in an epoch, which is divided into batches.
+
+        If images have weights, each comes as often as its weight says.
+        """
+        return shuffled(labels, rng, weights)
 
     def view_settings(self, index: int, settings: ViewSettings) -> ViewSettings:
         """Return the settings of the view of that index; by default those of all views."""
