@@ -101,7 +101,7 @@ class MethodEstimator(ScikitLearnClassifier):
     size: pixels per side of the network's input; None takes the usual short side of the images, at most 64.
     pretrained: start from timm's weights of the backbone instead of random ones.
     weights: start from those of a preset, which brings its backbone and size, or of a file.
-    epochs: passes over the images of `fit`; None takes 25, or more if they are few.
+    epochs: passes over the images of `fit`; None takes 25, or more if they are few; 0 trains nothing.
     batch, learning_rate: images and step size of stochastic gradient descent.
     model, views, training, method: further keys of these sections of a recipe, for example
         views={"horizontal_flip": 0} where left and right differ. Unless changed, views are those of the
