@@ -16,7 +16,7 @@ from fairshot.errors import UserError
 
 Methods = Annotated[
     list[str],
-    typer.Argument(metavar="METHOD", help="Methods to run side by side; your own as file.py:Class."),
+    typer.Argument(metavar="METHOD", help="Methods to run side by side, or all; your own as file.py:Class."),
 ]
 Benchmarks = Annotated[
     list[str],
@@ -26,8 +26,23 @@ Benchmarks = Annotated[
     ),
 ]
 Seeds = Annotated[
-    list[int],
-    typer.Option("--seed", help="Seed of the runs; give it several times for mean and deviation."),
+    list[str],
+    typer.Option(
+        "--seed",
+        metavar="SEED",
+        help="Seed of the runs; several, as 0,1,2 or by giving it several times, for mean and deviation.",
+    ),
+]
+SeedCount = Annotated[
+    int | None, typer.Option("--seeds", min=1, help="So many seeds: 0, 1, ... in place of --seed.")
+]
+Budget = Annotated[
+    str | None,
+    typer.Option(
+        metavar="images=N",
+        help="Pass N images through the network in every base session, or those of its authors' epochs where "
+        "they are more; all views, fused and flipped images count.",
+    ),
 ]
 ClassOrders = Annotated[
     list[int],
@@ -52,7 +67,9 @@ def compare_command(
     benchmarks: Benchmarks = [],  # noqa: B006 - typer copies it
     data: Data = None,
     set_: Set = [],  # noqa: B006 - typer copies it
-    seeds: Seeds = [0],  # noqa: B006 - typer copies it
+    seed: Seeds = [],  # noqa: B006 - typer copies it
+    seeds: SeedCount = None,
+    budget: Budget = None,
     class_orders: ClassOrders = [],  # noqa: B006 - typer copies it
     device: Device = "auto",
     on_ray: OnRay = False,
@@ -76,13 +93,40 @@ def compare_command(
     sources = dict.fromkeys(benchmarks) if data is None else [data.resolve().name]
     out = out or Path("runs") / "-".join(["compare", *sources])
     options = study_options(ConsoleReporter(), device, data, root, fresh, on_ray, max_minutes)
-    found = compare(methods, out, benchmarks, seeds, class_orders or [None], set_, options)
+    overrides = [*set_, *_overrides(budget)]
+    found = compare(methods, out, benchmarks, _seeds(seed, seeds), class_orders or [None], overrides, options)
     if results := found.results:
         present(results, out)
         CONSOLE.print(conditions_table(list(results.values())))
         page = f"\nas a page: {shlex.join(['fairshot', 'report', str(out)])}"
         CONSOLE.print(page, highlight=False, markup=False, soft_wrap=True)
     found.check()
+
+
+def _seeds(given: list[str], count: int | None) -> list[int]:
+    """Return the seeds that were asked for one by one or by their number; 0 if none was."""
+    if count is not None:
+        if given:
+            raise UserError(f"--seeds {count} and --seed {' '.join(given)} were given; leave one of them out")
+        return list(range(count))
+    try:
+        return [int(part) for text in given for part in text.split(",")] or [0]
+    except ValueError:
+        raise UserError(f"--seed {' '.join(given)}: expected whole numbers, such as 0 or 0,1,2") from None
+
+
+def _overrides(budget: str | None) -> list[str]:
+    """Return the settings that are a budget."""
+    if budget is None:
+        return []
+    kind, _, number = budget.partition("=")
+    try:
+        images = int(float(number.replace(",", "").replace("_", "")))
+    except (ValueError, OverflowError):
+        images = 0
+    if kind != "images" or images < 1:
+        raise UserError(f"--budget {budget}: expected a number of images, such as images=14400000")
+    return [f"training.images={images}"]
 
 
 def _benchmarks(given: list[str], data: Path | None) -> list[str]:

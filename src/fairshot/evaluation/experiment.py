@@ -139,7 +139,8 @@ def _run(recipe: Recipe, stream: Stream, method: Method[Any], options: RunOption
         "sessions": time.monotonic() - trained,
     }
     _write_features(outcome, method.base_classes, options.out)
-    result = _result(recipe, stream, options, method, outcome, seconds, curve)
+    trained_for = _trained_for(trainer, options.base)
+    result = _result(recipe, stream, options, method, outcome, seconds, curve, trained_for)
     result.write(options.out)
     return result
 
@@ -213,6 +214,7 @@ def _result(
     outcome: Outcome,
     seconds: dict[str, float],
     curve: bytes,
+    trained_for: dict[str, Any],
 ) -> Result:
     return Result(
         method=recipe.method_name,
@@ -230,7 +232,17 @@ def _result(
         base=None if options.base is None else str(options.base),
         pictures=Split.read(options.out).pictures if had_own_pictures(options.out) else "",
         training_sha256=hashlib.sha256(curve).hexdigest(),
+        **trained_for,
     )
+
+
+def _trained_for(trainer: Trainer, base: Path | None) -> dict[str, Any]:
+    """Return how long the base session was trained, here or in the run that it was loaded from."""
+    if base is None:
+        return {"images": trainer.images, "epochs": trainer.base_epochs, "budget": trainer.budget}
+    if not (base / RESULT).is_file():
+        return {}
+    return Result.read(base).model_dump(include={"images", "epochs", "budget"})
 
 
 @contextmanager

@@ -170,6 +170,9 @@ class SAVC(PrototypeMethod[SAVCSettings]):
     card = MethodCard(
         "transformed base classes as virtual classes, classified and contrasted; averages their answers",
         stores="one mean feature per class and transform",
+        title="SAVC",
+        paper="Song et al., CVPR",
+        year=2023,
     )
 
     @classmethod

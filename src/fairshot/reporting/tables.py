@@ -263,12 +263,16 @@ def _published_remarks(row: PublishedRow, ours: Sequence[str | None], with_ratio
     return tuple(text for text, holds in remarks.items() if holds)
 
 
+BUDGETS = {"epochs": "recipe's epochs", "images": "images", "authors": "authors' epochs"}
 YES = {True: "yes", False: "no"}
 UNKNOWN = "?"  # instead of what this version does not know of a method
 CONDITIONS = {
     "method": "and where several runs share it, what sets this one apart",
     "backbone": "the network",
     "epochs": "of the base session, and of further phases of it",
+    "images": "through the network in the base session, counted in the training loop: all views, fused and "
+    "flipped ones included",
+    "budget": "what decided for how long it was trained",
     "passes": "of the network for one test image",
     "knows future": "whether it must be told the number of classes to come",
     "keeps pictures": "of old classes",
@@ -291,7 +295,9 @@ def conditions(group: Group) -> Conditions:
     values = dict.fromkeys(CONDITIONS, UNKNOWN) | {
         "method": group.label,
         "backbone": backbone_of(group) or UNKNOWN,
-        "epochs": str(section(result.recipe, "training").get("epochs", UNKNOWN)),
+        "epochs": str(result.epochs or section(result.recipe, "training").get("epochs", UNKNOWN)),
+        "images": UNKNOWN if result.images is None else f"{result.images:,}",
+        "budget": BUDGETS[result.budget],
         "unlabelled": YES[result.transductive],
     }
     kind = methods().get(result.method)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from fairshot.benchmarks.pictures import Ints
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.errors import TrainingDiverged, TrainingStopped
+from fairshot.models.embedder import Embedder
 from fairshot.models.pixels import DevicePictures
 from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Settings, Share
@@ -30,6 +32,7 @@ from fairshot.training.views import NOISE_COLUMNS, ViewSettings, random_view
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
+Budget = Literal["epochs", "images", "authors"]  # epochs of the recipe, a number of images, authors' epochs
 BASE = "base"  # the phase that every training has
 STEPS_BETWEEN_AGREEMENTS = 8  # after so many steps several processes agree on whether to stop
 
@@ -38,6 +41,17 @@ class TrainingSettings(Settings):
     """How the base session is optimised: SGD with a linear warm-up, then a cosine to zero."""
 
     epochs: int = Field(60, ge=1, description="Passes over the base training images.")
+    images: int | None = Field(
+        None,
+        ge=1,
+        description="Images through the network, in place of `epochs`: all views, fused and flipped ones and "
+        "those of further phases count; rounded up to whole epochs. null: `epochs` holds.",
+    )
+    authors_epochs: int | None = Field(
+        None,
+        ge=1,
+        description="Epochs of the method's authors, in views of ours: `images` never gives fewer.",
+    )
     batch: int = Field(128, ge=2, description="Source images per step, over all processes.")
     learning_rate: float = Field(
         0.1, gt=0, description="Highest learning rate, reached at the end of the warm-up."
@@ -108,6 +122,10 @@ class Trainer:
     reporter: Reporter = SILENT
     deadline: float = math.inf  # in seconds of time.monotonic()
     history: list[Row] = field(default_factory=list)
+    images: int = 0  # that have gone through networks, over all phases and processes
+    reserved_images: int = 0  # of phases to come, which a budget of images covers too
+    budget: Budget = "epochs"  # what decided how long the base session was trained
+    base_epochs: int | None = None  # of the base session, without further phases
     compile_seconds: float = 0.0
     earlier_seconds: float = 0.0  # spent on this training by processes that were interrupted
 
@@ -124,22 +142,13 @@ class Trainer:
         """
         settings = settings or self.settings
         fabric, in_phase = self.fabric, "" if phase == BASE else f" in {phase}"
-        batches = Batches(
-            data,
-            settings.batch,
-            objective.neighbours,
-            objective.views * NOISE_COLUMNS + objective.noise,
-            self.seed,
-            fabric.device,
-            fabric.global_rank,
-            fabric.world_size,
-            order=objective.order,
-        )
-        total = settings.epochs * batches.steps_per_epoch
+        batches = self._batches(objective, data, settings)
         share_batch_norms(objective, fabric)
         objective.to(fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        sgd = _sgd(objective, settings)
         step = Step(objective, self.views, batches.channels)
+        epochs = self._epochs(step, batches, settings, phase)
+        total = epochs * batches.steps_per_epoch
+        sgd = _sgd(objective, settings)
         loss_of, optimiser = fabric.setup(_compiled(step, fabric), sgd)
 
         checkpoints = Checkpoints(self.folder / phase, self.reporter) if self.folder else None
@@ -202,10 +211,54 @@ class Trainer:
                     raise TrainingStopped(f"stopped after {state.step} of {total} steps{in_phase}")
         state.adopt_average()
         self.compile_seconds += state.compile_seconds
+        self.images += state.images * fabric.world_size
+        self.base_epochs = epochs if phase == BASE else self.base_epochs
         before = self.history[-1] if self.history else {"step": 0, "epoch": 0}  # of the phase before
         self.history = self.history + [
             row | {key: before[key] + row[key] for key in ("step", "epoch")} for row in state.history
         ]
+
+    def reserve(self, objective: Objective, data: LabelledPictures, settings: TrainingSettings) -> None:
+        """Leave room in a budget of images for a phase that is trained after the base session."""
+        if self.settings.images is not None:
+            batches = self._batches(objective, data, settings)
+            objective.to(self.fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+            images = self._images_per_step(Step(objective, self.views, batches.channels), batches)
+            self.reserved_images += images * settings.epochs * batches.steps_per_epoch
+
+    def _batches(self, objective: Objective, data: LabelledPictures, settings: TrainingSettings) -> Batches:
+        return Batches(
+            data,
+            settings.batch,
+            objective.neighbours,
+            objective.views * NOISE_COLUMNS + objective.noise,
+            self.seed,
+            self.fabric.device,
+            self.fabric.global_rank,
+            self.fabric.world_size,
+            order=objective.order,
+        )
+
+    def _epochs(self, step: Step, batches: Batches, settings: TrainingSettings, phase: str) -> int:
+        """Return the epochs of a phase; those of the base session may follow from a number of images."""
+        if phase != BASE or settings.images is None:
+            return settings.epochs
+        per_epoch = self._images_per_step(step, batches) * batches.steps_per_epoch
+        by_images = max(1, math.ceil((settings.images - self.reserved_images) / per_epoch))
+        by_authors = settings.authors_epochs or 0
+        self.budget = "authors" if by_authors > by_images else "images"
+        return max(by_images, by_authors)
+
+    def _images_per_step(self, step: Step, batches: Batches) -> int:
+        """Count the images that go through the network in a step, on a copy that is then forgotten."""
+        copied = copy.deepcopy(step).train()
+        counters = [each for each in copied.modules() if isinstance(each, Embedder)]
+        before = sum(int(each.images_passed) for each in counters)
+        pictures, labels, noise = batches[0]
+        devices = [self.fabric.device] if self.fabric.device.type == "cuda" else []
+        with torch.no_grad(), torch.random.fork_rng(devices), self.fabric.autocast():
+            copied(pictures.buffer, pictures.offsets, pictures.sizes, labels, noise, self.size)
+        return (sum(int(each.images_passed) for each in counters) - before) * self.fabric.world_size
 
     def _check_finite(self, state: TrainingState, total: int, settings: TrainingSettings, phase: str) -> None:
         """Refuse to go on with a loss or weights that are not finite."""
