@@ -11,8 +11,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from fairshot.evaluation.result import Result
-from fairshot.methods import methods
+from fairshot.methods import method_title, methods
 from fairshot.methods.method import Method, MethodSettings
+from fairshot.recipes import DEFAULT_METHOD
 from fairshot.reporting import measures as m
 from fairshot.reporting.groups import (
     Group,
@@ -27,6 +28,7 @@ from fairshot.reporting.groups import (
 )
 from fairshot.reporting.measures import Goal, SessionMeasure, SummaryMeasure, best
 from fairshot.studies.published import PublishedRow, same_name
+from fairshot.studies.significance import paired_test
 
 TRANSDUCTIVE = "transductive: unlabelled test images moved the classifiers"
 Theirs = Callable[[PublishedRow], float | None]
@@ -211,12 +213,70 @@ def orders_table(results: Sequence[Result], groups: Sequence[Group]) -> Table | 
             seeds = [Group(label, tuple(own)) for own in orders.values()]
             values = tuple(Spread.of(means([column.ours(own) for own in seeds])) for column in columns)
             group = next((one.label for one in groups if any(map(one.holds, family))), "")
-            rows.append(Row(label, values, group, remarks=(f"{len(orders)} class orders",)))
+            title = method_title(family[0].method) + label.removeprefix(family[0].method)
+            rows.append(Row(title, values, group, remarks=(f"{len(orders)} class orders",)))
     caption = (
         "± is the sample deviation over class orders, each of which makes other classes base classes; "
         "the seeds of one order are averaged first."
     )
     return Table("class-orders", "Over class orders", caption, columns, tuple(rows)) if rows else None
+
+
+def significance_table(groups: Sequence[Group], results: Sequence[Result]) -> Table | None:
+    """Return SSS against each other method, over pairs of runs with the same seed and class order.
+
+    Of several variants of SSS it is the one with the most runs, the first of them.
+    """
+    own = [group for group in groups if group.results[0].method == DEFAULT_METHOD]
+    if not own or len(groups) < 2:
+        return None
+    sss = max(own, key=lambda group: len(group.results))
+    chosen, rows, units = (m.HARMONIC_AVG, m.OVERALL_AVG), [], set()
+    ours = _in_all_orders(sss, results)
+    for group in groups:
+        tests = [paired_test(ours, _in_all_orders(group, results), one.pick) for one in chosen]
+        found = [test for test in tests if test is not None]
+        if group is sss or len(found) < len(chosen):
+            continue
+        pairs = len(found[0].differences)
+        units.add(f"{pairs} {found[0].unit}{'s' * (pairs > 1)} cannot give a p below {found[0].least_p:.2g}")
+        values = [Spread(float(pairs))]
+        for test in found:
+            values += [Spread(test.mean, test.half_width), Spread(test.p_exact), _spread(test.p_t)]
+        rows.append(Row(group.title, tuple(values), group.label))
+    if not rows:
+        return None
+    columns = [Column("Pairs", "runs of both methods with the same seed and class order", "none", _nothing)]
+    for measure in chosen:
+        band = f"{measure.title}: {sss.title} less the other"
+        columns += [Column(title, meaning, "none", _nothing, band=band) for title, meaning in TESTED.items()]
+    caption = (
+        f"{sss.title} against each, paired. p exact flips the signs of the differences in every way and "
+        f"assumes independent pairs alone: {'; '.join(sorted(units))}. p by t and ± (95 %) assume normal "
+        "differences too. No p is corrected for the number of rows."
+    )
+    return Table("significance", f"Significance of {sss.title}", caption, tuple(columns), tuple(rows))
+
+
+TESTED = {
+    "Difference": "mean over the pairs in points, ± half its 95 % interval by t",
+    "p exact": "two-sided, of the exact sign-flip test",
+    "p by t": "two-sided, of the paired t test",
+}
+
+
+def _nothing(group: Group) -> None:
+    del group
+
+
+def _spread(value: float | None) -> Spread | None:
+    return None if value is None else Spread(value)
+
+
+def _in_all_orders(group: Group, results: Sequence[Result]) -> list[Result]:
+    """Return the results of a group, and those of the same recipe in further class orders."""
+    family = next((own for own in by_class_order(results) if any(map(group.holds, own))), [])
+    return [*group.results, *(result for result in family if not group.holds(result))]
 
 
 def _table(
@@ -229,6 +289,7 @@ def _table(
 ) -> Table:
     backbones = [backbone_of(group) for group in groups]
     with_ratio = any(column.title == m.BASE_INC.title for column in columns)
+    rows = sorted(rows, key=lambda row: -row.average)
     theirs = [
         Row(
             row.label,
@@ -249,7 +310,7 @@ def our_row(group: Group, columns: Sequence[Column], backbones: Sequence[str | N
     if any(result.transductive for result in group.results):
         remarks.append(TRANSDUCTIVE)
     values = tuple(column.ours(group) for column in columns)
-    return Row(group.label, values, group.label, remarks=tuple(remarks), seeds=len(group.results))
+    return Row(group.title, values, group.label, remarks=tuple(remarks), seeds=len(group.results))
 
 
 def _published_remarks(row: PublishedRow, ours: Sequence[str | None], with_ratio: bool) -> tuple[str, ...]:
@@ -293,7 +354,7 @@ def conditions(group: Group) -> Conditions:
     """Return what a method is told and keeps, what a test image costs, and what it was trained with."""
     result = group.results[0]
     values = dict.fromkeys(CONDITIONS, UNKNOWN) | {
-        "method": group.label,
+        "method": group.title,
         "backbone": backbone_of(group) or UNKNOWN,
         "epochs": str(result.epochs or section(result.recipe, "training").get("epochs", UNKNOWN)),
         "images": UNKNOWN if result.images is None else f"{result.images:,}",

@@ -27,7 +27,7 @@ from fairshot.training.checkpoints import Checkpoints
 from fairshot.training.hardware import share_batch_norms, synchronise
 from fairshot.training.interruption import watch_for_interruption
 from fairshot.training.state import Row, TrainingState
-from fairshot.training.views import NOISE_COLUMNS, ViewSettings, random_view
+from fairshot.training.views import ViewSettings, noise_columns, random_view
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -231,7 +231,7 @@ class Trainer:
             data,
             settings.batch,
             objective.neighbours,
-            objective.views * NOISE_COLUMNS + objective.noise,
+            objective.views * noise_columns(self.views) + objective.noise,
             self.seed,
             self.fabric.device,
             self.fabric.global_rank,
@@ -294,10 +294,11 @@ class Step(nn.Module):
         noise = noise.to(self.dtype) / NOISE_RANGE
         views = []
         for index, settings in enumerate(self.views):
-            columns = noise[:, index * NOISE_COLUMNS : (index + 1) * NOISE_COLUMNS]
+            own = noise_columns(settings)
+            columns = noise[:, index * own : (index + 1) * own]
             view = random_view(pictures, columns, settings, self.objective.view_size(index, size))
             views.append(view.contiguous(memory_format=torch.channels_last))
-        rest = noise[:, self.objective.views * NOISE_COLUMNS :]
+        rest = noise[:, noise.shape[1] - self.objective.noise :]
         return cast(Tensor, self.objective(views, labels, rest))
 
 
