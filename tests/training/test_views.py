@@ -249,11 +249,8 @@ def test_a_policy_is_its_two_operations_one_after_the_other():
             size = autoaugment.magnitudes(operation, torch.tensor([level or 0]), 17, torch.tensor([positive]))
             expected = autoaugment.apply(expected, operation, size)
         assert torch.equal(changed, expected[0])
-    noise[:, 1:3] = 0.999  # only what always happens
-    never = [all(chance < 0.999 for _, chance, _ in policy) for policy in policies]
-    same = [torch.equal(*pair) for pair in zip(images, autoaugment.autoaugment(images, noise), strict=True)]
-    assert all(each for each, none in zip(same, never, strict=True) if none)
-    assert 0 < sum(never) < 25
+    noise[:, 1:3] = 0.999  # more than any probability
+    assert torch.equal(autoaugment.autoaugment(images, noise), images)
 
 
 def test_cutout_blackens_the_square_around_a_pixel():

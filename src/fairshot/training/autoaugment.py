@@ -112,7 +112,7 @@ def _move(images: Tensor, operation: Tensor, magnitude: Tensor) -> Tensor:
 
 def _blend(images: Tensor, other: Tensor, share: Tensor) -> Tensor:
     """Mix two images, beyond either if the share is above 1; down to whole numbers."""
-    return (other + share * (images - other)).clamp(0, WHITE).floor()
+    return (share * images + (1 - share) * other).clamp(0, WHITE).floor()
 
 
 def _grey(images: Tensor) -> Tensor:

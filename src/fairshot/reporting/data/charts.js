@@ -3,7 +3,7 @@
 // Without this the page shows the same figures as they were drawn for print.
 
 const NAMESPACE = "http://www.w3.org/2000/svg";
-const NARROW = 560; // pixels; below, lines have no labels at their ends: the ticks above name them
+const NARROW = 440; // pixels; below, lines have no labels at their ends: the ticks above name them
 const LABEL_GAP = 12.5;
 const FAR = 0.5; // published lines beyond so many times the range of ours do not stretch the axis
 let charts = 0;

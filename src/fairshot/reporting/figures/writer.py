@@ -91,6 +91,7 @@ class FigureSection:
     absent: str
     draw: Draw
     own_progress: bool = False  # whether drawing takes long and reports its progress itself
+    each: str = "Each method"  # what unfolds its figures where there are many
 
 
 def slug(text: str) -> str:
