@@ -23,6 +23,7 @@ from fairshot.reporting.tables import (
     Table,
     comparison_tables,
     diagnosis_table,
+    gate_table,
     orders_table,
     significance_table,
     summary_table,
@@ -142,10 +143,13 @@ def write_benchmark(
     alike = [run for run in runs if run.result is not None and task_of(run.result) == task]
     own = [run for run in alike if any(group.holds(run.result) for group in groups)]
     rows = published().on(groups[0].official, groups[0].session_count)
+    gated = {id(run.result): run.trade_off for run in alike if run.trade_off is not None}
     everything = [run.result for run in alike if run.result]
     overview = [summary_table(groups), diagnosis_table(groups)]
     if (significance := significance_table(groups, everything)) is not None:
         overview.append(significance)
+    if (with_gate := gate_table(groups, gated)) is not None:
+        overview.append(with_gate)
     tables = [*comparison_tables(groups, rows), *ablation_tables(groups, published())]
     if (orders := orders_table(everything, groups)) is not None:
         tables.append(orders)

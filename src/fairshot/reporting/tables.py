@@ -29,6 +29,7 @@ from fairshot.reporting.groups import (
 from fairshot.reporting.measures import Goal, SessionMeasure, SummaryMeasure, best
 from fairshot.studies.published import PublishedRow, same_name
 from fairshot.studies.significance import paired_test
+from fairshot.studies.tradeoff import TradeOff
 
 TRANSDUCTIVE = "transductive: unlabelled test images moved the classifiers"
 Theirs = Callable[[PublishedRow], float | None]
@@ -222,6 +223,41 @@ def orders_table(results: Sequence[Result], groups: Sequence[Group]) -> Table | 
     return Table("class-orders", "Over class orders", caption, columns, tuple(rows)) if rows else None
 
 
+def gate_table(groups: Sequence[Group], gated: Mapping[int, TradeOff]) -> Table | None:
+    """Return every method with our gate: what its features reach, by its own decision and by the gate.
+
+    `gated` has the trade-offs of runs by the id of their results. The gate and its strength were chosen on
+    pseudo-novel classes, for each method on its own.
+    """
+    shown = (m.OVERALL_AVG, m.BASE_AVG, m.INC_AVG, m.HARMONIC_AVG)
+    attributes = ("overall_avg", "base_avg", "inc_avg", "harmonic_mean_avg")
+    rows = []
+    for group in groups:
+        known = [result for result in group.results if id(result) in gated]
+        points = [point for result in known if (point := gated[id(result)].chosen_on_run) is not None]
+        if not points:
+            continue
+        own = Group(group.label, tuple(known))
+        values = [own.summary(measure.pick) for measure in shown]
+        values += [Spread.of([getattr(point, name) for point in points]) for name in attributes]
+        rules = dict.fromkeys(f"{point.rule} {point.setting:g}" for point in points)
+        mirror = any(gated[id(result)].mirror for result in known)
+        remark = f"gate: {', '.join(rules)}{'; with mirror images' if mirror else ''}"
+        rows.append(Row(group.title, tuple(values), group.label, remarks=(remark,), seeds=len(points)))
+    columns = [
+        replace(summary_column(measure), band=band)
+        for band in ("own decision", "with our gate")
+        for measure in shown
+    ]
+    caption = (
+        "The same features, decided by the method itself and by the gate of SSS, chosen for each on its "
+        "pseudo-novel classes; where a method has no SR module, g~ is g."
+    )
+    return (
+        Table("gates", "Every method with our gate", caption, tuple(columns), tuple(rows)) if rows else None
+    )
+
+
 def significance_table(groups: Sequence[Group], results: Sequence[Result]) -> Table | None:
     """Return SSS against each other method, over pairs of runs with the same seed and class order.
 
@@ -240,7 +276,7 @@ def significance_table(groups: Sequence[Group], results: Sequence[Result]) -> Ta
             continue
         pairs = len(found[0].differences)
         units.add(f"{pairs} {found[0].unit}{'s' * (pairs > 1)} cannot give a p below {found[0].least_p:.2g}")
-        values = [Spread(float(pairs))]
+        values: list[Spread | None] = [Spread(float(pairs))]
         for test in found:
             values += [Spread(test.mean, test.half_width), Spread(test.p_exact), _spread(test.p_t)]
         rows.append(Row(group.title, tuple(values), group.label))

@@ -15,10 +15,11 @@ from torch import Tensor
 
 LEVELS = 10  # of each magnitude
 WHITE = 255
-OPERATIONS = ("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate", "Brightness", "Color", "Contrast")
-OPERATIONS += ("Sharpness", "Posterize", "Solarize", "AutoContrast", "Equalize", "Invert")
-SIGNED = ("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate", "Brightness", "Color", "Contrast")
-SIGNED += ("Sharpness",)
+SIGNED = (  # operations whose magnitude may be negative
+    *("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate"),
+    *("Brightness", "Color", "Contrast", "Sharpness"),
+)
+OPERATIONS = (*SIGNED, "Posterize", "Solarize", "AutoContrast", "Equalize", "Invert")
 POLICY_NOISE = 5  # columns of noise: the policy, then for each of its two steps whether it happens
 CUTOUT_NOISE = 2  # columns: the centre of the hole
 
@@ -111,8 +112,8 @@ def _move(images: Tensor, operation: Tensor, magnitude: Tensor) -> Tensor:
 
 
 def _blend(images: Tensor, other: Tensor, share: Tensor) -> Tensor:
-    """Mix two images, beyond either if the share is above 1; down to whole numbers."""
-    return (share * images + (1 - share) * other).clamp(0, WHITE).floor()
+    """Mix two images, beyond either if the share is above 1; down to whole numbers, but for rounding."""
+    return (share * images + (1 - share) * other + 1e-3).clamp(0, WHITE).floor()
 
 
 def _grey(images: Tensor) -> Tensor:

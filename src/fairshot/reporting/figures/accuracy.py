@@ -174,9 +174,10 @@ def overall_per_session(groups: Sequence[Group], rows: Sequence[PublishedRow] = 
     axes.set(xlabel="session", ylabel="overall accuracy (%)")
     style.count_in_integers(axes)
     axes.margins(x=0.03)
-    low, high = _range_of_ours(groups, theirs)
-    axes.set_ylim(low, high)
-    ends = [end if end.y >= low else end._replace(y=low, text=f"▾ {end.text} {end.y:.1f}") for end in ends]
+    bottom, top = _range_of_ours(groups, theirs)
+    axes.set_ylim(bottom, top)
+    below = [end._replace(y=bottom, text=f"▾ {end.text} {end.y:.1f}") for end in ends if end.y < bottom]
+    ends = [*below, *(end for end in ends if end.y >= bottom)]
     style.label_line_ends(axes, ends, gap=17 / height)  # as far apart in print, however tall the figure
     return figure
 
