@@ -146,8 +146,8 @@ def _data(name: str) -> str:
     return (files("fairshot.reporting") / "data" / name).read_text(encoding="utf-8")
 
 
-def _number(value: float) -> str:
-    return f"{value:.2f}" if math.isfinite(value) else "∞"
+def _number(value: float, digits: int = 2) -> str:
+    return f"{value:.{digits}f}" if math.isfinite(value) else "∞"
 
 
 def _duration(result: Result) -> str:

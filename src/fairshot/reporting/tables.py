@@ -48,6 +48,7 @@ class Column:
     ours: Callable[[Group], Spread | None]
     theirs: Theirs | None = None
     band: str = ""
+    digits: int = 2
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,17 @@ class Table:
         """Each remark of a row, and the letter that stands for it."""
         texts = dict.fromkeys(text for row in self.rows for text in row.remarks)
         return {text: chr(ord("a") + index) for index, text in enumerate(texts)}
+
+    @property
+    def column_titles(self) -> list[str]:
+        """The titles of the columns, with the heading above them where another column has the same."""
+        titles = [column.title for column in self.columns]
+        return [
+            f"{column.band}: {column.title}"
+            if column.band and titles.count(column.title) > 1
+            else column.title
+            for column in self.columns
+        ]
 
     @cached_property
     def bands(self) -> list[tuple[str, int]]:
@@ -282,13 +294,17 @@ def significance_table(groups: Sequence[Group], results: Sequence[Result]) -> Ta
         rows.append(Row(group.title, tuple(values), group.label))
     if not rows:
         return None
-    columns = [Column("Pairs", "runs of both methods with the same seed and class order", "none", _nothing)]
+    meaning = "runs of both methods with the same seed and class order"
+    columns = [Column("Pairs", meaning, "none", _nothing, digits=0)]
     for measure in chosen:
-        band = f"{measure.title}: {sss.title} less the other"
-        columns += [Column(title, meaning, "none", _nothing, band=band) for title, meaning in TESTED.items()]
+        band = measure.title
+        columns += [
+            Column(title, meaning, "none", _nothing, None, band, 3 if title.startswith("p ") else 2)
+            for title, meaning in TESTED.items()
+        ]
     caption = (
-        f"{sss.title} against each, paired. p exact flips the signs of the differences in every way and "
-        f"assumes independent pairs alone: {'; '.join(sorted(units))}. p by t and ± (95 %) assume normal "
+        f"{sss.title} less each other method, paired. p exact flips the signs of the differences in every "
+        f"way and assumes independent pairs alone: {'; '.join(sorted(units))}. p by t and ± (95 %) assume normal "
         "differences too. No p is corrected for the number of rows."
     )
     return Table("significance", f"Significance of {sss.title}", caption, tuple(columns), tuple(rows))

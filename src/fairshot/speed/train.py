@@ -120,7 +120,7 @@ def _train(
     objective: Objective, recipe: Recipe, fabric: Fabric, data: LabelledPictures, reporter: Reporter
 ) -> tuple[float, float]:
     """Train as a run does; return source images per second and the seconds of compilation."""
-    settings = recipe.training.model_copy(update={"epochs": 3, "low_resolution": None})
+    settings = recipe.training.model_copy(update={"epochs": 3, "images": None, "low_resolution": None})
     trainer = Trainer(fabric, settings, recipe.views, recipe.model.size, 0, reporter=reporter)
     trainer.train(objective, data)
     # the last epoch comes after compilation
