@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter
-from fairshot.cli.options import Data, Device, Fresh, Minutes, Root, Set, study_options
+from fairshot.cli.options import Compile, Data, Device, Fresh, Minutes, OnOff, Root, Set, study_options
 from fairshot.cli.run import present
 from fairshot.errors import UserError
 
@@ -57,6 +58,10 @@ OnRay = Annotated[
     bool,
     typer.Option("--ray", help="Run on a Ray cluster, one GPU per run; --out must be on a shared disk."),
 ]
+Parallel = Annotated[
+    int,
+    typer.Option(min=1, help="Runs at once, each in a process of its own; one GPU may be shared by several."),
+]
 Out = Annotated[
     Path | None, typer.Option(help="Folder of the comparison; runs/compare-<benchmark> if not given.")
 ]
@@ -73,6 +78,8 @@ def compare_command(
     class_orders: ClassOrders = [],  # noqa: B006 - typer copies it
     device: Device = "auto",
     on_ray: OnRay = False,
+    parallel: Parallel = 1,
+    compile_: Compile = OnOff.ON,
     out: Out = None,
     fresh: Fresh = False,
     root: Root = None,
@@ -83,6 +90,8 @@ def compare_command(
     Finished runs are not repeated, and interrupted ones go on: the same command continues a comparison, and
     one with more methods or seeds extends it. `fairshot report` makes a page of its folder.
     """
+    if on_ray and parallel > 1:
+        raise UserError("--parallel is for runs on this machine, and --ray shares them among machines")
     if on_ray and not max_minutes:
         raise UserError("--max-minutes 0 leaves a run on Ray no time to begin; give it some minutes")
     # All this takes seconds to import, and --help needs none.
@@ -92,7 +101,11 @@ def compare_command(
     benchmarks = _benchmarks(benchmarks, data)
     sources = dict.fromkeys(benchmarks) if data is None else [data.resolve().name]
     out = out or Path("runs") / "-".join(["compare", *sources])
-    options = study_options(ConsoleReporter(), device, data, root, fresh, on_ray, max_minutes)
+    options = replace(
+        study_options(ConsoleReporter(), device, data, root, fresh, on_ray, max_minutes),
+        parallel=parallel,
+        compiled=compile_ is OnOff.ON,
+    )
     overrides = [*set_, *_overrides(budget)]
     found = compare(methods, out, benchmarks, _seeds(seed, seeds), class_orders or [None], overrides, options)
     if results := found.results:

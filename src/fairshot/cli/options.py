@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,14 @@ from fairshot.cli.console import ConsoleReporter, this_command
 
 if TYPE_CHECKING:
     from fairshot.studies import StudyOptions
+
+
+class OnOff(StrEnum):
+    """A switch of the command line."""
+
+    ON = "on"
+    OFF = "off"
+
 
 Set = Annotated[
     list[str],
@@ -46,6 +55,9 @@ Base = Annotated[
 ]
 Minutes = Annotated[
     float, typer.Option("--max-minutes", min=0, help="Stop training after so long; the same command goes on.")
+]
+Compile = Annotated[
+    OnOff, typer.Option("--compile", help="Compile training steps for a GPU; off to debug them.")
 ]
 Novel = Annotated[
     int | None,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
-from fairshot.cli.options import Base, Data, Device, Fresh, Minutes, Root, Seed, Set, Trust
+from fairshot.cli.options import Base, Compile, Data, Device, Fresh, Minutes, OnOff, Root, Seed, Set, Trust
 from fairshot.cli.trust import load_trusted
 from fairshot.errors import UserError
 from fairshot.progress import SILENT, Reporter
@@ -59,6 +59,7 @@ def run_command(
     fresh: Fresh = False,
     root: Root = None,
     max_minutes: Minutes = math.inf,
+    compile_: Compile = OnOff.ON,
 ) -> None:
     """Train on the base classes, learn the sessions, report how balanced the classifier stayed.
 
@@ -79,7 +80,8 @@ def run_command(
     if fabric.is_global_zero:
         reporter = ConsoleReporter(f"{chosen.method_name} {source}", folder / LOG)
     inputs = (this_command(), root, data, split, base)
-    result = run(chosen, RunOptions(folder, fabric, *inputs, fresh, max_minutes, reporter))
+    options = RunOptions(folder, fabric, *inputs, fresh, max_minutes, reporter, compiled=compile_ is OnOff.ON)
+    result = run(chosen, options)
     if result is not None:
         present({folder: result}, folder)
 

@@ -80,6 +80,7 @@ class RunOptions:
     reporter: Reporter = SILENT
     prepare: Callable[[Stream], Stream] | None = None  # makes another stream from that of the benchmark
     call: str = ""  # the name of a call that may begin a run several times, and clears a fresh one once
+    compiled: bool = True  # whether training steps are compiled for a GPU
 
 
 def run(recipe: Recipe, options: RunOptions) -> Result | None:
@@ -119,6 +120,7 @@ def _run(recipe: Recipe, stream: Stream, method: Method[Any], options: RunOption
         folder=options.out / CHECKPOINTS,
         reporter=options.reporter,
         deadline=began + 60 * options.max_minutes,
+        compiled=options.compiled,
     )
     if options.base is None:
         _warn_if_slow(recipe, method, options)

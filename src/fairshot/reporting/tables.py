@@ -304,8 +304,8 @@ def significance_table(groups: Sequence[Group], results: Sequence[Result]) -> Ta
         ]
     caption = (
         f"{sss.title} less each other method, paired. p exact flips the signs of the differences in every "
-        f"way and assumes independent pairs alone: {'; '.join(sorted(units))}. p by t and ± (95 %) assume normal "
-        "differences too. No p is corrected for the number of rows."
+        f"way and assumes independent pairs alone: {'; '.join(sorted(units))}. p by t and ± (95 %) assume "
+        "normal differences too. No p is corrected for the number of rows."
     )
     return Table("significance", f"Significance of {sss.title}", caption, tuple(columns), tuple(rows))
 

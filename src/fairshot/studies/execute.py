@@ -1,4 +1,4 @@
-"""The executor of planned runs: here, one after the other, or on a Ray cluster."""
+"""The executor of planned runs: here, one after the other or several at once, or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ class StudyOptions:
     max_minutes: float = math.inf  # for all runs together
     command: str = ""  # recorded in each result
     reporter: Reporter = SILENT
+    parallel: int = 1  # runs at once, in processes of this machine
+    compiled: bool = True  # whether training steps are compiled for a GPU
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,10 @@ def _start(planned: Sequence[PlannedRun], options: StudyOptions) -> Iterator[Run
         from fairshot.studies.cluster import run_on_ray
 
         return run_on_ray(planned, options)
+    if options.parallel > 1 and len(planned) > 1:
+        from fairshot.studies.parallel import run_in_processes
+
+        return run_in_processes(planned, options)
     return _run_here(planned, options)
 
 
@@ -107,6 +113,7 @@ def run_planned(planned: PlannedRun, options: StudyOptions, fabric: Fabric, call
         options.reporter,
         planned.prepare,
         call,
+        options.compiled,
     )
     try:
         run(planned.recipe, own)

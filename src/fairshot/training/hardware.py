@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import platformdirs
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
@@ -14,6 +16,8 @@ from fairshot.errors import NoGPU, UserError
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+COMPILE_CACHE = "TORCHINDUCTOR_CACHE_DIR"  # where torch keeps what it has compiled
 
 
 def choose_hardware(device: str = "auto", processes: int = 1, machines: int = 1) -> Fabric:
@@ -39,6 +43,19 @@ def choose_hardware(device: str = "auto", processes: int = 1, machines: int = 1)
     )
     fabric.launch()
     return fabric
+
+
+def keep_compiled(folder: Path | None = None) -> Path:
+    """Keep what is compiled in the platform's cache folder, where a later run of the same shapes finds it.
+
+    torch names what it keeps by device, shapes, code and settings; its own version is in the path. A folder
+    that the environment names already is left as it is, unless one is given.
+    """
+    kept = folder or platformdirs.user_cache_path("fairshot") / "compiled" / f"torch-{torch.__version__}"
+    if folder is not None or COMPILE_CACHE not in os.environ:
+        os.environ[COMPILE_CACHE] = str(kept)
+    os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE", "1")
+    return Path(os.environ[COMPILE_CACHE])
 
 
 def describe_device(fabric: Fabric) -> str:

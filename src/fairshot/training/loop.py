@@ -24,7 +24,7 @@ from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Settings, Share
 from fairshot.training.batches import NOISE_RANGE, Batches, shuffled
 from fairshot.training.checkpoints import Checkpoints
-from fairshot.training.hardware import share_batch_norms, synchronise
+from fairshot.training.hardware import keep_compiled, share_batch_norms, synchronise
 from fairshot.training.interruption import watch_for_interruption
 from fairshot.training.state import Row, TrainingState
 from fairshot.training.views import ViewSettings, noise_columns, random_view
@@ -121,6 +121,9 @@ class Trainer:
     folder: Path | None = None  # for checkpoints; None: no checkpoints are written
     reporter: Reporter = SILENT
     deadline: float = math.inf  # in seconds of time.monotonic()
+    compiled: bool = (
+        True  # whether steps are compiled for a GPU; without, they are slower and can be debugged
+    )
     history: list[Row] = field(default_factory=list)
     images: int = 0  # that have gone through networks, over all phases and processes
     reserved_images: int = 0  # of phases to come, which a budget of images covers too
@@ -149,7 +152,7 @@ class Trainer:
         epochs = self._epochs(step, batches, settings, phase)
         total = epochs * batches.steps_per_epoch
         sgd = _sgd(objective, settings)
-        loss_of, optimiser = fabric.setup(_compiled(step, fabric), sgd)
+        loss_of, optimiser = fabric.setup(_compiled(step, fabric) if self.compiled else step, sgd)
 
         checkpoints = Checkpoints(self.folder / phase, self.reporter) if self.folder else None
         digest = data.sha256() if checkpoints else ""
@@ -317,6 +320,7 @@ def _compiled(step: nn.Module, fabric: Fabric) -> nn.Module:
     """Compile for a GPU, with CUDA graphs where one process has the device to itself."""
     if fabric.device.type != "cuda":
         return step
+    keep_compiled()
     options: dict[str, Any] = {"triton.cudagraphs": fabric.world_size == 1}
     return cast(nn.Module, torch.compile(step, dynamic=False, options=options))
 
