@@ -146,7 +146,7 @@ def test_kinds_apart_are_the_metrics():
     sessions = results[2].metrics.sessions
     kinds = (("Base", "base", 0), ("Inc", "inc", 1), ("CInc", "cinc", 1), ("PInc", "pinc", 2))
     for axes, (title, name, first) in zip(figure.axes, kinds, strict=True):
-        values = line(axes, f"ncm: {title}").get_ydata()
+        values = line(axes, f"NCM: {title}").get_ydata()
         np.testing.assert_allclose(values, [getattr(s, name) for s in sessions[first:]])
 
 
@@ -216,7 +216,7 @@ def test_overall_figure_shows_ours_and_each_published_method_once():
     assert_labels_do_not_overlap(figure)
     for group in groups:
         want = [session.overall for session in group.results[0].metrics.sessions]
-        np.testing.assert_allclose(line(figure.axes[0], group.label).get_ydata(), want)
+        np.testing.assert_allclose(line(figure.axes[0], group.title).get_ydata(), want)
     shown = {drawn.get_label() for drawn in figure.axes[0].lines}
     assert shown == {"NCM", "SSS"} | {f"{row.method}, published" for row in rows}
     first = next(row for row in rows if row.method == "TEEN")
@@ -257,7 +257,7 @@ def test_imbalance_lines_are_the_metrics(results):
         (right, "CInc", "cinc", 1),
         (right, "PInc", "pinc", 2),
     ):
-        drawn = line(axes, f"ncm: {title}")
+        drawn = line(axes, f"NCM: {title}")
         np.testing.assert_allclose(drawn.get_ydata(), [getattr(s, name) for s in sessions[first:]])
         assert drawn.get_color() == (style.BASE if name == "base" else style.NOVEL)
 

@@ -291,7 +291,7 @@ def test_a_row_of_orders_without_a_line_of_its_own_is_on_the_page(tmp_path):
     page = write_report([tmp_path], tmp_path / "out").read_text()
     assert "<h1>SSS on doodles</h1>" in page
     (line,) = (tmp_path / "out" / "tables" / "class-orders.md").read_text().splitlines()[2:]
-    assert line.startswith("| ncm (2 class orders) |")
+    assert line.startswith("| NCM (2 class orders) |")
 
 
 @pytest.mark.usefixtures("blank_figures")
@@ -305,7 +305,7 @@ def test_the_page_and_its_files_hold_the_table(tmp_path):
     assert markdown[0].startswith("|  | Overall avg (%) | Last (%) |")
     assert [line.split(" |")[0] for line in markdown[2:]] == [
         "| SSS (3 class orders)",
-        "| ncm (3 class orders)",
+        "| NCM (3 class orders)",
     ]
 
 

@@ -224,10 +224,13 @@ def test_each_operation_of_autoaugment_is_torchvisions(name):
                 [_apply_op(each, name, exact, InterpolationMode.NEAREST, None) for each in images.byte()]
             )
             difference = (ours - theirs).abs()
-            # half a pixel, and a colour that is nearly a whole number, may be rounded to either side
-            moves, blends = name in ("ShearX", "ShearY", "Rotate"), name in autoaugment.SIGNED[5:]
-            assert (difference > 0).float().mean() <= (0.08 if moves or blends else 0), (level, positive)
-            assert moves or difference.max() <= (1 if blends else 0)
+            if name in ("ShearX", "ShearY", "Rotate"):  # half a pixel may be rounded to either side
+                assert (difference > 0).float().mean() <= 0.08, (level, positive)
+            else:  # torchvision may miss a colour that is a whole number by its rounding, and go one down
+                assert difference.max() <= (1 if name in BLENDS else 0), (level, positive)
+
+
+BLENDS = ("Brightness", "Color", "Contrast", "Sharpness")
 
 
 def tv_magnitude(name, level, side):

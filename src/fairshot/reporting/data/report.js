@@ -37,7 +37,7 @@ function markBest(table) {
     const found = given.filter((cell) => Number.isFinite(valueOf(cell)));
     const costs = found.map((cell) => cost(Number(valueOf(cell).toFixed(2)), head.dataset.goal));
     const best = Math.min(...costs);
-    cells.forEach((cell) => cell.classList.remove("best"));
+    [...table.tBodies[0].rows].forEach((row) => row.cells[head.cellIndex].classList.remove("best"));
     if (given.length < 2 || head.dataset.goal === "none") return;
     found.forEach((cell, i) => cell.classList.toggle("best", Math.abs(costs[i] - best) < 1e-9));
   });
