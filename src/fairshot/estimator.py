@@ -34,6 +34,7 @@ from fairshot.files import remove_partial, write_atomically
 from fairshot.labels import as_array, as_labels, distinct, from_json, to_json
 from fairshot.methods import sss
 from fairshot.models.embedder import ModelSettings
+from fairshot.models.presets import PRESETS
 from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Settings, explain
 from fairshot.training.batches import seed_of
@@ -83,6 +84,7 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     backbone: "tiny", "resnet20", "resnet12", or any model of timm, for example "resnet18".
     size: pixels per side of the network's input; None takes the usual short side of the images, at most 64.
     pretrained: start from timm's weights of the backbone instead of random ones.
+    weights: start from those of a preset, which brings its backbone and size, or of a file.
     epochs: passes over the images of `fit`; None takes 25, or more if they are few.
     batch, learning_rate: images and step size of stochastic gradient descent.
     intra, inter, sr, resistance: the components of the method, each of which can be switched off.
@@ -110,6 +112,7 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         backbone: str = "tiny",
         size: int | None = None,
         pretrained: bool = False,
+        weights: str | None = None,
         epochs: int | None = None,
         batch: int = 64,
         learning_rate: float = 0.1,
@@ -129,6 +132,7 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.backbone = backbone
         self.size = size
         self.pretrained = pretrained
+        self.weights = weights
         self.epochs = epochs
         self.batch = batch
         self.learning_rate = learning_rate
@@ -280,7 +284,7 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         estimator = cls(**note["parameters"])
         estimator.device = device or estimator.device
         hardware = choose_hardware(estimator.device)
-        model = ModelSettings(**note["model"] | {"pretrained": False})  # the weights come from the file
+        model = ModelSettings(**note["model"]).without_weights()  # they come from the file
         with _own_random_numbers(hardware.device):
             settings = sss.SSSSettings(**note["method"])
             method = sss.SSS(settings, model, note["channels"], note["base_classes"])
@@ -313,13 +317,15 @@ class SSS(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if size is None:
             size = _usual_side(pictures)
             pictures = as_pictures(pictures, pictures.channels, _shrinker(size))
-        small_stem = size < 128 and "resnet" in asked.backbone and not asked.pretrained
+        small_stem = size < 128 and "resnet" in asked.backbone and not (asked.pretrained or asked.weights)
         return pictures, self._model_settings(size=size, small_stem=small_stem, **_statistics(pictures))
 
     def _model_settings(self, **found: Any) -> ModelSettings:
-        chosen = {"backbone": self.backbone, "pretrained": self.pretrained}
-        asked = {} if self.size is None else {"size": self.size}
-        return _section(ModelSettings, "model", {"small_stem": False, **found, **chosen, **asked}, self.model)
+        chosen = {"backbone": self.backbone, "pretrained": self.pretrained, "weights": self.weights}
+        preset = PRESETS[self.weights].section() if self.weights in PRESETS else {}
+        asked = {} if self.size is None else {"size": self.size, "resize": None}
+        settings = {"small_stem": False, **found, **chosen, **preset, **asked}
+        return _section(ModelSettings, "model", settings, self.model).pinned()
 
     def _trainer(self, images: int, channels: int) -> Trainer:
         chosen = {"batch": self.batch, "learning_rate": self.learning_rate}

@@ -50,6 +50,7 @@ class SlowTraining(Notice):
 
     backbone: str
     size: int  # pixels per side
+    photos: Path | None = None  # the folder of own pictures, if it is trained on those
 
     def __str__(self) -> str:
         return f"{self.backbone} at {self.size} pixels is very slow to train on a CPU"

@@ -13,6 +13,8 @@ from fairshot import errors, progress
 from fairshot.cli import app
 from fairshot.cli.advice import OPTIONS, advice, with_advice
 from fairshot.evaluation.run_folder import RESULT
+from fairshot.models.presets import DEFAULT_PRESET
+from fairshot.recipes import load_recipe
 from fairshot.teaching import errors as store_errors
 from support.example_errors import arguments_of, error_kinds
 from support.results_factory import make_result
@@ -97,6 +99,21 @@ def test_smaller_images_are_advised_only_where_they_are_large():
     assert "model.size=32" in large
     assert "model.size" not in small
     assert "model.backbone=tiny" in small
+
+
+def test_own_photos_on_a_cpu_are_first_advised_a_store_on_frozen_weights_then_a_run_on_them():
+    notice = progress.SlowTraining("resnet18", 64, Path("my photos"))
+    text = with_advice(notice, {"--set", "--data"})
+    places = [
+        "fairshot new STORE",
+        "fairshot teach STORE NAME 'my photos'/NAME",
+        "fairshot run folder/ncm --data",
+    ]
+    found = [text.index(each) for each in [*places, "model.weights=", "model.backbone=tiny"]]
+    assert found == sorted(found)
+    overrides = re.findall(r"--set (\S+)", text.partition("small network")[0])
+    recipe = load_recipe("folder/ncm", overrides)
+    assert (recipe.model.weights, recipe.training.epochs) == (DEFAULT_PRESET, 0)
 
 
 NAMES = sorted({option for options in COMMANDS.values() for option in options if option.startswith("--")})

@@ -107,7 +107,7 @@ def test_a_prediction_blends_cosines_with_those_to_virtual_prototypes():
 
 @pytest.mark.parametrize(("name", "count"), [("tiny", 3), ("resnet20", 3), ("resnet12", 4), ("resnet18", 4)])
 def test_stages_compose_to_the_network(name, count):
-    network = build_backbone(name, 3, small_stem=True).eval()
+    network = build_backbone(ModelSettings(backbone=name), 3).eval()
     parts, images = stages(network), torch.rand(2, 3, 16, 16)
     assert len(parts) == count
     maps = images

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torchvision.transforms.v2.functional import resized_crop
 
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.benchmarks.stream import LabelledPictures
@@ -398,3 +399,28 @@ def test_mirror_images_are_averaged_in():
         torch.testing.assert_close(mirrored.embed(data.pictures)[name], expected, rtol=1e-4, atol=1e-5)
         assert not torch.allclose(upright, expected, atol=1e-3)
     assert SSS.passes(mirrored.settings) == 2 * SSS.passes(plain.settings) == 4
+
+
+@pytest.mark.parametrize("mirror", [False, True])
+def test_corner_crops_are_averaged_in(mirror: bool):
+    """The mean over the image, its four corners as torchvision resizes them, and the mirror images of all."""
+    plain, data = started()
+    cropped = fresh_sss(mirror=mirror, corner_crops=0.75)
+    cropped.restore(plain.tensors())
+    images = plain.embedder.test_view(DevicePictures.from_pictures(data.pictures, torch.device("cpu")))
+    size = images.shape[-1]
+    side = 3 * size // 4
+    appearances = [images]
+    for top, left in [(0, 0), (0, size - side), (size - side, 0), (size - side, size - side)]:
+        appearances.append(resized_crop(images, top, left, side, side, [size, size], antialias=False))
+    if mirror:  # the corners of the mirror image are the mirror images of the corners
+        appearances += [appearance.flip(3) for appearance in appearances]
+    given = cropped.embed(data.pictures)
+    with torch.inference_mode():
+        for view, flips in enumerate([(), (2,)]):
+            embedded = [cropped.embedder(appearance.flip(flips)) for appearance in appearances]
+            for name, each in zip(("g", "g_tilde"), zip(*embedded, strict=True), strict=True):
+                expected = torch.stack(each).mean(0)
+                torch.testing.assert_close(given[name][:, view], expected, rtol=1e-4, atol=1e-4)
+                assert not torch.allclose(each[0], expected, atol=1e-3)
+    assert SSS.passes(cropped.settings) == 5 * (1 + mirror) * SSS.passes(plain.settings)

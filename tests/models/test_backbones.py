@@ -1,21 +1,25 @@
-"""How networks begin: as timm draws them, or as torch does."""
+"""Backbones: how they begin, as timm draws them or as torch does, and how wide their features are."""
 
 import math
 
+import numpy as np
 import pytest
+import timm
 import torch
 from torch import nn
 
+from fairshot.benchmarks.pictures import Pictures
 from fairshot.errors import UserError
-from fairshot.models.backbones import build_backbone
+from fairshot.models.backbones import build_backbone, feature_width, model_settings
 from fairshot.models.embedder import Embedder, ModelSettings
+from fairshot.models.errors import CannotEmbed
 from fairshot.recipes import load_recipe
 
 
 def drawn(initialisation: str, seed: int = 0, name: str = "resnet18") -> nn.Module:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return build_backbone(name, 3, small_stem=True, initialisation=initialisation)
+        return build_backbone(ModelSettings(backbone=name, initialisation=initialisation), 3)
 
 
 def layers(network: nn.Module, kind: type[nn.Module]) -> list:
@@ -60,3 +64,79 @@ def test_the_setting_reaches_the_network():
 def test_pretrained_weights_are_not_drawn_again():
     with pytest.raises(UserError, match=r"model\.initialisation: .* model\.pretrained .* expected timm"):
         load_recipe("cifar100/sss", ["model.pretrained=true", "model.initialisation=torch"])
+
+
+# Families whose features are wider or narrower than timm records, and others.
+FAMILIES = {
+    "mobilenetv3_small_050": 1024,
+    "mobilenetv4_conv_small_035": 1280,
+    "ghostnet_050": 1280,
+    "lcnet_035": 1280,
+    "hgnetv2_b0": 2048,
+    "inception_next_atto": 960,
+    "repghostnet_050": 1280,
+    "efficientvit_b0": 1280,
+    "tinynet_e": 1280,
+    "test_vit": 64,
+    "test_mambaout": 256,
+    "test_nfnet": 192,
+    "edgenext_xx_small": 168,
+    "convnext_zepto_rms": 256,
+    "regnetx_002": 368,
+    "pit_ti_224": 256,
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_width_of_features_is_what_the_network_gives(name):
+    if not timm.is_model(name):
+        pytest.skip(f"this version of timm has no {name}")
+    fixed = timm.get_pretrained_cfg(name).fixed_input_size
+    settings = ModelSettings(backbone=name, small_stem=False, size=model_settings(name).size if fixed else 64)
+    embedder = Embedder(settings, channels=3)
+    assert embedder.backbone.training  # as it was before it was measured
+    pictures = Pictures.from_array(np.zeros((2, 40, 50, 3), dtype=np.uint8))
+    assert embedder.embed(pictures)["g"].shape == (2, 1, embedder.width)
+    assert embedder.width == FAMILIES[name]
+
+
+def test_a_vgg_gives_more_features_than_timm_records():
+    """Its 130 million weights are not drawn: that takes seconds."""
+    with torch.device("meta"):
+        backbone = timm.create_model("vgg11", num_classes=0)
+        assert feature_width(backbone, ModelSettings(backbone="vgg11", small_stem=False, size=32), 3) == 4096
+    assert backbone.num_features != 4096
+
+
+class Maps(nn.Module):
+    def __init__(self, output) -> None:
+        super().__init__()
+        self.weight, self.output = nn.Parameter(torch.zeros(1)), output
+
+    def forward(self, images):
+        return self.output(images)
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        (lambda images: images, r"it gives \(3, 32, 32\) for each"),
+        (lambda images: images[:, 0, 0, 0], r"it gives \(\) for each"),
+        (lambda images: images.reshape(1, -1), r"it gives \(6144,\) for each"),
+        (lambda images: images.flatten(1)[:, :0], r"it gives \(0,\) for each"),
+        (lambda images: [images], "it gives a list"),
+        (lambda images: images @ torch.zeros(7), "size mismatch|mat1|shape"),
+    ],
+)
+def test_what_gives_no_row_of_features_for_each_picture_is_refused(output, reason):
+    with pytest.raises(CannotEmbed, match=reason):
+        feature_width(Maps(output), ModelSettings(backbone="maps"), 3)
+
+
+def test_networks_of_one_input_size_are_built_for_the_one_asked_for():
+    assert (
+        Embedder(ModelSettings(backbone="test_vit", small_stem=False, size=48), 3).backbone.pos_embed.shape[1]
+        == 10
+    )
+    with pytest.raises(CannotEmbed, match="divisible by patch size"):
+        Embedder(ModelSettings(backbone="test_vit", small_stem=False, size=20), 3)

@@ -1,5 +1,6 @@
 """Recipes: files that inherit, keys that are checked, and settings that are explained."""
 
+import hashlib
 from importlib import resources
 from pathlib import Path
 
@@ -13,8 +14,11 @@ from fairshot.cli.advice import advice
 from fairshot.errors import BadOverride, CodeNotTrusted, MethodNotLoaded, UnknownRecipe, UserError
 from fairshot.methods import methods
 from fairshot.models.embedder import ModelSettings
+from fairshot.models.errors import UnusableWeights
+from fairshot.models.presets import PRESETS
 from fairshot.recipes import annotated_yaml, check_recipe, load_recipe, recipe_names
 from fairshot.settings import flat
+from fairshot.studies.plan import plan
 from fairshot.training.loop import TrainingSettings
 from fairshot.training.views import ViewSettings
 
@@ -35,6 +39,14 @@ def tiny(tmp_path) -> str:
 
 def keys(path: Path) -> dict:
     return dict(flat(yaml.safe_load(path.read_text(encoding="utf-8"))))
+
+
+def of_preset(own: dict) -> dict:
+    """Return what the weights of a preset bring into the section `model`, in place of what is shared."""
+    if "model.weights" not in own:
+        return {}
+    settings = ModelSettings(**PRESETS[own["model.weights"]].section()).pinned()
+    return {f"model.{key}": value for key, value in settings.model_dump(mode="json").items()}
 
 
 def test_each_benchmark_with_recipes_has_a_common_file():
@@ -59,18 +71,21 @@ def test_a_methods_file_holds_only_what_is_its_own(common):
     for path in sorted(common.parent.glob("*.yaml")):
         if path != common:
             own = keys(path)
-            name = path.stem.removesuffix("_authors")  # as the authors of a method train it
-            assert own["method.name"] == name
-            named = {"benchmark": {"name": common.parent.name}, "method": {"name": name}}
-            below = dict(flat(check_recipe(named).as_dict())) | shared  # the defaults and what is shared
+            method = own["method.name"]
+            variants = (f"{method}-", f"{method}_gate-", f"{method}_authors")
+            assert path.stem == method or path.stem.startswith(variants)
+            named = {"benchmark": {"name": common.parent.name}, "method": {"name": method}}
+            # the defaults and what is shared
+            below = dict(flat(check_recipe(named).as_dict())) | shared | of_preset(own)
             repeated = [key for key, value in own.items() if below[key] == value]
-            assert repeated == ["method.name"], path
+            assert repeated == [*("model.weights",) * ("model.weights" in own), "method.name"], path
 
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_a_recipe_is_its_own_keys_over_the_common_ones(name):
     resolved = dict(flat(load_recipe(name).as_dict()))
-    said = keys(PACKAGED / name.partition("/")[0] / "common.yaml") | keys(PACKAGED / f"{name}.yaml")
+    own = keys(PACKAGED / f"{name}.yaml")
+    said = keys(PACKAGED / name.partition("/")[0] / "common.yaml") | of_preset(own) | own
     assert {key: resolved[key] for key in said} == said
 
 
@@ -89,6 +104,36 @@ def test_a_recipe_given_by_its_path_stands_alone_unless_it_extends_a_benchmark(t
         path.write_text(f"extends: {asked}\nmethod: {{name: ncm}}\n")
         with pytest.raises(UserError, match=r"^extends: expected one of cifar100, .*, got "):
             load_recipe(str(path))
+
+
+def test_weights_of_a_preset_bring_its_network_and_input_and_other_keys_stay(tmp_path):
+    preset = PRESETS["efficientnet-lite0"]
+    whole = ModelSettings(**preset.section(), weights_sha256=preset.sha256)
+    changed = load_recipe("folder/ncm", ["model.size=160", "model.weights=efficientnet-lite0"])
+    assert changed.model == whole.model_copy(update={"size": 160})
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "extends: cub200\nmodel: {weights: efficientnet-lite0, resize: null}\nmethod: {name: ncm}\n"
+    )
+    assert load_recipe(str(path)).model == whole.model_copy(update={"resize": None})
+    with pytest.raises(UserError, match=r"model\.weights: these weights are of tf_efficientnet_lite0"):
+        load_recipe("folder/ncm", ["model.weights=efficientnet-lite0", "model.backbone=resnet18"])
+
+
+def test_a_file_of_weights_takes_the_place_of_pretrained_ones(tmp_path):
+    (tmp_path / "weights.pth").write_bytes(b"weights")
+    recipe = load_recipe("cub200/ncm", [f"model.weights={tmp_path / 'weights.pth'}"])
+    assert (recipe.model.backbone, recipe.model.pretrained) == ("resnet18", False)
+    assert recipe.model.weights_sha256 == hashlib.sha256(b"weights").hexdigest()
+    with pytest.raises(UnusableWeights):
+        load_recipe("cub200/ncm", ["model.weights=nowhere.pth"])
+    with pytest.raises(UserError, match=r"model\.weights: model\.pretrained loads others"):
+        load_recipe("cub200/ncm", ["model.weights=nowhere.pth", "model.pretrained=true"])
+
+
+def test_runs_of_a_recipe_with_another_backbone_have_folders_of_their_own(tmp_path):
+    planned = plan(["ncm", "ncm-lite0", "ncm-lite0-frozen"], ["cub200"], [0], [None], [], tmp_path)
+    assert [each.out.name for each in planned] == ["ncm-seed0", "ncm-lite0-seed0", "ncm-lite0-frozen-seed0"]
 
 
 def test_every_setting_is_explained():

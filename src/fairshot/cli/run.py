@@ -67,18 +67,19 @@ def run_command(
     """
     from fairshot.evaluation.experiment import RunOptions, run
     from fairshot.evaluation.run_folder import LOG
-    from fairshot.recipes import default_recipe
+    from fairshot.recipes import default_recipe, run_name
     from fairshot.training.hardware import choose_hardware
 
     if split is not None and data is None:
         raise UserError("--split goes with --data: it says how own pictures were split")
-    chosen = load_trusted(recipe or default_recipe("folder" if data else "doodles"), set_, seed, trust)
-    source = source_name(chosen, data)
-    folder = out or Path("runs") / f"{source}-{chosen.method_name}-seed{chosen.seed}"
+    recipe = recipe or default_recipe("folder" if data else "doodles")
+    chosen = load_trusted(recipe, set_, seed, trust)
+    source, name = source_name(chosen, data), run_name(recipe, chosen)
+    folder = out or Path("runs") / f"{source}-{name}-seed{chosen.seed}"
     fabric = choose_hardware(device, processes, machines)
     reporter: Reporter = SILENT
     if fabric.is_global_zero:
-        reporter = ConsoleReporter(f"{chosen.method_name} {source}", folder / LOG)
+        reporter = ConsoleReporter(f"{name} {source}", folder / LOG)
     inputs = (this_command(), root, data, split, base)
     options = RunOptions(folder, fabric, *inputs, fresh, max_minutes, reporter, compiled=compile_ is OnOff.ON)
     result = run(chosen, options)

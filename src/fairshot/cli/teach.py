@@ -16,7 +16,9 @@ from rich.table import Table
 from fairshot.cli.console import CONSOLE, MESSAGES, ConsoleReporter, print_message
 from fairshot.cli.options import given
 from fairshot.cli.photos import image_files, print_skipped
+from fairshot.cli.presets import list_presets
 from fairshot.errors import UserError, first_of
+from fairshot.models.presets import DEFAULT_PRESET
 
 if TYPE_CHECKING:
     from fairshot.teaching import Store, StoreSpec
@@ -39,15 +41,24 @@ FromRun = Annotated[
     ),
 ]
 Backbone = Annotated[
-    str | None, typer.Option(help="A backbone of timm with pretrained weights, for example resnet18.")
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="A preset, or any model of timm; `--backbone list` lists the presets. If neither this nor "
+        f"--from is given, {DEFAULT_PRESET}.",
+        callback=list_presets,
+        is_eager=True,
+    ),
 ]
 Weights = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="With --backbone: its weights as a safetensors file, if not timm's."),
+    typer.Option(
+        metavar="FILE", help="With --backbone: its weights, a file of safetensors or a .pth of torch."
+    ),
 ]
 BasePhotos = Annotated[
     Path | None,
-    typer.Option(metavar="PHOTOS", help="With --backbone: train SR on the base classes PHOTOS/<class>/*.jpg"),
+    typer.Option(metavar="PHOTOS", help="Train SR on the base classes PHOTOS/<class>/*.jpg"),
 ]
 Epochs = Annotated[
     int | None, typer.Option(min=1, help="With --base: how long to train; ten epochs if not given.")
@@ -90,14 +101,16 @@ def new_command(
     sessions: Sessions = None,
 ) -> None:
     """Make a store, on a trained run or on a backbone."""
-    if (run is None) == (backbone is None):
+    if run is not None and backbone is not None:
         raise UserError("give either --from RUN or --backbone NAME")
+    if weights is not None and run is None and backbone is None:
+        raise UserError("--weights goes with --backbone, which says of which network they are")
     with_run = {"--data": data, "--without-images": without_images, "--sessions": sessions is not None}
     with_backbone = {"--weights": weights, "--base": base}
     wrong = next((option for option, given in (with_backbone if run else with_run).items() if given), None)
     if wrong:
-        needed, other = ("--backbone", "--from") if run else ("--from", "--backbone")
-        raise UserError(f"{wrong} goes with {needed}, and {other} was given")
+        given_ = "--from was given" if run else "--from was not given"
+        raise UserError(f"{wrong} goes with {'--backbone' if run else '--from'}, and {given_}")
     if without_images and (data or sessions):
         raise UserError(f"give either {'--data' if data else '--sessions'} or --without-images")
     from fairshot.teaching import Store, check_free, from_backbone, from_run
@@ -107,8 +120,9 @@ def new_command(
     if run is not None:
         spec = from_run(run, data, reporter, without_images, sessions)
     else:
-        assert backbone is not None
-        spec = from_backbone(backbone, weights, base, reporter=reporter, **given(epochs=epochs))
+        spec = from_backbone(
+            backbone or DEFAULT_PRESET, weights, base, reporter=reporter, **given(epochs=epochs)
+        )
     with Store.create(store, spec, reporter) as made:
         count = len(made.classes())
         _say(f"{store}: a store of {count} classes" if count else f"{store}: a store without classes yet")

@@ -29,18 +29,22 @@ Restored = TypeVar("Restored")
 NAMED = 5  # classes that a message names
 
 
-def build_method(recipe: Recipe, stream: Stream) -> Method[Any]:
-    """Build the method of a recipe, its weights drawn from the recipe's seed."""
+def build_method(recipe: Recipe, stream: Stream, trained: bool = False) -> Method[Any]:
+    """Build the method of a recipe, its weights drawn from the recipe's seed or loaded as it says.
+
+    For what is `trained` already none are loaded.
+    """
+    model = recipe.model.without_weights() if trained else recipe.model
     torch.manual_seed(seed_of(recipe.seed, 2))
     channels, classes = stream.base.train.pictures.channels, len(stream.class_names)
-    return build(recipe.method_name, recipe.method, recipe.model, channels, stream.base_classes, classes)
+    return build(recipe.method_name, recipe.method, model, channels, stream.base_classes, classes)
 
 
 def restore_method(run: Path, recipe: Recipe, stream: Stream, fabric: Fabric) -> Method[Any]:
     """Return the method of a finished run as it was after its base session."""
     check_base(run, recipe)
     check_images(run, stream)
-    method = build_method(recipe, stream)
+    method = build_method(recipe, stream, trained=True)
     load_base_session(run, recipe, method, stream, fabric)
     return method
 

@@ -94,7 +94,8 @@ def run(recipe: Recipe, options: RunOptions) -> Result | None:
         stream = options.prepare(stream)
     if options.base is not None:
         check_images(options.base, stream)
-    method = build_method(recipe, stream)  # before anything is written: it may refuse its settings
+    # before anything is written: it may refuse its settings
+    method = build_method(recipe, stream, trained=options.base is not None)
     first = options.fabric.is_global_zero
     with _prepared(recipe, options) if first else nullcontext():
         options.fabric.barrier()  # the folder is in order before anybody reads it
@@ -204,8 +205,9 @@ def check_base_fits(recipe: Recipe, base: Path | None, out: Path, fresh: bool) -
 
 def _warn_if_slow(recipe: Recipe, method: Method[Any], options: RunOptions) -> None:
     weights = sum(weight.numel() for weight in method.embedder.backbone.parameters())
-    if options.fabric.device.type == "cpu" and weights * recipe.model.size**2 > SLOW_ON_CPU:
-        options.reporter.say(SlowTraining(recipe.model.backbone, recipe.model.size))
+    slow = recipe.training.epochs and weights * recipe.model.size**2 > SLOW_ON_CPU
+    if options.fabric.device.type == "cpu" and slow:
+        options.reporter.say(SlowTraining(recipe.model.backbone, recipe.model.size, options.photos))
 
 
 def _result(

@@ -40,6 +40,13 @@ class DualMethodSettings(MethodSettings):
     mirror: bool = Field(
         False, description="Average features with those of the mirror image: twice the passes."
     )
+    corner_crops: float | None = Field(
+        None,
+        ge=0.25,
+        lt=1,
+        description="Average features with those of four corner crops, each this share of a side: five times "
+        "the passes.",
+    )
     calibration: bool = Field(
         False, description="Calibrate with unlabelled test images: with it the setting is transductive."
     )
@@ -82,11 +89,13 @@ class DualMethod(Method[SettingsT], Generic[SettingsT]):
     trained_as = "dual"
     buffers = ()
     classifier: DualClassifier
-    decision_settings: ClassVar[frozenset[str]] = frozenset({"mirror", "calibration", "calibration_timing"})
+    decision_settings: ClassVar[frozenset[str]] = frozenset(
+        {"mirror", "corner_crops", "calibration", "calibration_timing"}
+    )
 
     @classmethod
     def passes(cls, settings: MethodSettings) -> int:
-        """Twice as many if flipped images are a component, and again with mirror images."""
+        """Twice as many if flipped images are a component, and more with mirror images and crops."""
         assert isinstance(settings, DualMethodSettings)
         return _views(settings).passes
 
@@ -160,4 +169,4 @@ class DualMethod(Method[SettingsT], Generic[SettingsT]):
 
 
 def _views(settings: DualMethodSettings) -> FlipViews:
-    return FlipViews(flip=settings.intra, mirror=settings.mirror)
+    return FlipViews(flip=settings.intra, mirror=settings.mirror, corner_crops=settings.corner_crops)

@@ -4,40 +4,79 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import timm
+import torch
 from huggingface_hub import constants as hub  # timm downloads its weights from there
 from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
 from timm.models.resnet import BasicBlock, ResNet
 from torch import Tensor, nn
 
-from fairshot.errors import UserError, did_you_mean
+from fairshot.errors import UserError
+from fairshot.models.errors import CannotEmbed, PretrainedWeightsMissing, UnknownBackbone
+from fairshot.models.presets import PRESETS
 
 if TYPE_CHECKING:
-    from fairshot.models.embedder import Initialisation
+    from fairshot.models.embedder import ModelSettings
 
 Backbone = nn.Module
 SECONDS_TO_ANSWER = 3  # after which the hub counts as unreachable
 
 
-def build_backbone(
-    name: str,
-    channels: int,
-    small_stem: bool,
-    pretrained: bool = False,
-    initialisation: Initialisation = "timm",
-) -> Backbone:
-    """Build a backbone by name: one of `SMALL`, or any model of timm.
+def build_backbone(settings: ModelSettings, channels: int) -> Backbone:
+    """Build a backbone, one of `SMALL` or any model of timm, with the weights it is to begin with."""
+    backbone = _build(settings, channels)
+    if settings.weights is not None and not _downloaded(settings):
+        from fairshot.models.weights import load_weights
 
-    `small_stem` replaces the first 7x7 stride-2 convolution and the max-pooling of a timm ResNet by a
-    3x3 stride-1 convolution, for pictures of 32 and 84 pixels. `pretrained` loads timm's weights. The
-    initialisation `torch` gives convolutions and batch norms the default initialisation of torch.
-    """
-    backbone = _build(name, channels, small_stem, pretrained)
-    if initialisation == "torch":
+        load_weights(backbone, settings.backbone, channels, settings.weights, settings.weights_sha256)
+    if settings.small_stem and settings.backbone not in SMALL:
+        _shrink_stem(backbone, settings.backbone, channels)
+    if settings.initialisation == "torch":
         _initialise_as_torch(backbone)
     return backbone
+
+
+def model_settings(name: str, weights: str | None = None) -> ModelSettings:
+    """Return a preset, or a backbone of timm with the input that timm records, as the settings of a model.
+
+    It begins with the weights of the preset, of the file `weights`, or else of timm.
+    """
+    from fairshot.models.embedder import ModelSettings
+
+    preset = PRESETS.get(name)
+    if preset is not None:
+        section = preset.section()
+    elif name in SMALL or not timm.is_model(name):
+        raise UnknownBackbone(name, [*PRESETS, *timm.list_models()])
+    else:
+        section = _section_of(name)
+    if weights is not None:
+        section |= {"weights": weights}
+    elif preset is None:
+        section |= {"pretrained": True}
+    return ModelSettings(**section).pinned()
+
+
+def _section_of(name: str) -> dict[str, Any]:
+    """Return how a backbone of timm wants its pictures, as timm records it."""
+    wanted = timm.get_pretrained_cfg(name)
+    size = wanted.input_size[-1]
+    return {
+        "backbone": name,
+        "small_stem": False,
+        "size": size,
+        "resize": round(size / wanted.crop_pct),
+        "mean": wanted.mean,
+        "std": wanted.std,
+    }
+
+
+def _downloaded(settings: ModelSettings) -> bool:
+    """Whether timm loads the weights."""
+    preset = PRESETS.get(settings.weights or "")
+    return settings.pretrained or (preset is not None and preset.package is None)
 
 
 def _initialise_as_torch(backbone: Backbone) -> None:
@@ -52,29 +91,44 @@ def _initialise_as_torch(backbone: Backbone) -> None:
             module.reset_parameters()
 
 
-def _build(name: str, channels: int, small_stem: bool, pretrained: bool) -> Backbone:
+def _build(settings: ModelSettings, channels: int) -> Backbone:
+    """Build the network; the weights of timm are loaded here."""
+    name, pretrained = settings.backbone, _downloaded(settings)
     if name in SMALL:
         if pretrained:
             raise UserError(f"model.pretrained: there are no pretrained weights of {name!r}; set it to false")
         return SMALL[name](channels)
     if not timm.is_model(name):
-        raise UserError(
-            f"model.backbone: {name!r} is neither one of {', '.join(SMALL)} nor a model of timm"
-            f"{did_you_mean(name, [*SMALL, *timm.list_models()])}"
-        )
+        raise UnknownBackbone(name, [*SMALL, *timm.list_models()])
     try:
         with _without_retries() if pretrained else nullcontext():
-            model = timm.create_model(name, pretrained=pretrained, num_classes=0, in_chans=channels)
+            model = timm.create_model(
+                name, pretrained=pretrained, num_classes=0, in_chans=channels, **_input_size(settings)
+            )
+    except UserError:
+        raise
     except Exception as problem:
-        if not pretrained:
-            raise
-        raise UserError(
-            f"model.pretrained: the weights of {name!r} could not be loaded ({problem}). "
-            "Go online once so that they are cached, or set model.pretrained to false"
-        ) from problem
-    if small_stem:
-        _shrink_stem(model, name, channels)
+        if pretrained:
+            raise PretrainedWeightsMissing(name, str(problem)) from problem
+        raise CannotEmbed(name, settings.size, str(problem)) from problem
+    _remove_empty_layers(model)
     return cast(Backbone, model)
+
+
+def _remove_empty_layers(model: nn.Module) -> None:
+    """Remove classifiers of no classes, which some models of timm end with when they are asked for none."""
+    for parent in list(model.modules()):
+        for name, layer in list(parent.named_children()):
+            if isinstance(layer, nn.Linear) and layer.out_features == 0:
+                setattr(parent, name, nn.Identity())
+
+
+def _input_size(settings: ModelSettings) -> dict[str, int]:
+    """Return the argument by which networks of one input size, such as transformers, get another."""
+    wanted = timm.get_pretrained_cfg(settings.backbone)
+    if wanted is None or not wanted.fixed_input_size or wanted.input_size[-1] == settings.size:
+        return {}
+    return {"img_size": settings.size}
 
 
 @contextmanager
@@ -213,6 +267,30 @@ SMALL: dict[str, Callable[[int], Backbone]] = {
 }
 
 
-def feature_width(backbone: Backbone) -> int:
-    """Return d, the number of features a backbone gives."""
-    return cast(int, backbone.num_features)
+@torch.no_grad()
+def feature_width(backbone: Backbone, settings: ModelSettings, channels: int) -> int:
+    """Return d, the number of features that a backbone gives, measured on two blank pictures.
+
+    What timm records, `num_features`, is often the width before the last layers.
+    """
+    if isinstance(backbone, SmallResNet | ResNet12):
+        return backbone.num_features
+    weights = next(backbone.parameters())
+    blank = torch.zeros(2, channels, settings.size, settings.size, dtype=weights.dtype, device=weights.device)
+    training = backbone.training
+    try:
+        features = backbone.eval()(blank)
+    except Exception as problem:
+        raise CannotEmbed(settings.backbone, settings.size, str(problem).partition("\n")[0]) from problem
+    finally:
+        backbone.train(training)
+    if not isinstance(features, Tensor):
+        raise CannotEmbed(
+            settings.backbone, settings.size, f"it gives a {type(features).__name__}, not features"
+        )
+    if features.ndim != 2 or len(features) != 2 or features.shape[1] == 0:
+        shape = tuple(features.shape[1:])
+        raise CannotEmbed(
+            settings.backbone, settings.size, f"it gives {shape} for each, not a row of features"
+        )
+    return features.shape[1]

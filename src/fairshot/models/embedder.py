@@ -13,6 +13,7 @@ from fairshot.benchmarks.pictures import Pictures
 from fairshot.models.flips import FlipViews, Transform
 from fairshot.models.heads import SR
 from fairshot.models.pixels import DevicePictures, centre_boxes, crop_resize
+from fairshot.models.presets import PRESETS
 from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Positive, Settings
 
@@ -29,6 +30,14 @@ class ModelSettings(Settings):
         True, description="3x3 stem of stride 1 without max-pooling, for inputs of 32 to 84 pixels."
     )
     pretrained: bool = Field(False, description="Start from timm's weights of the backbone.")
+    weights: str | None = Field(
+        None, description="Start from the weights of a preset, or of a file of safetensors or torch."
+    )
+    weights_sha256: str | None = Field(
+        None,
+        pattern="[0-9a-f]{64}",
+        description="SHA-256 of these weights, filled in when a recipe is loaded.",
+    )
     # timm: the last batch norm of each residual block is zero
     initialisation: Initialisation = Field(
         "timm", description="Whether a backbone without pretrained weights begins as timm or torch draws it."
@@ -51,11 +60,22 @@ class ModelSettings(Settings):
             raise ValueError("expected one number (grey) or three (red, green, blue)")
         return values
 
+    @field_validator("weights")
+    @classmethod
+    def _of_this_backbone(cls, weights: str | None, info: ValidationInfo) -> str | None:
+        if weights is not None and info.data.get("pretrained"):
+            raise ValueError("model.pretrained loads others; expected null, or model.pretrained false")
+        preset, backbone = PRESETS.get(weights or ""), info.data.get("backbone")
+        if preset is not None and preset.backbone != backbone:
+            raise ValueError(f"these weights are of {preset.backbone}, and model.backbone is {backbone}")
+        return weights
+
     @field_validator("initialisation")
     @classmethod
     def _overwrites_no_weights(cls, initialisation: str, info: ValidationInfo) -> str:
-        if initialisation == "torch" and info.data.get("pretrained"):
-            raise ValueError("it would overwrite the weights that model.pretrained loads; expected timm")
+        for key in ("pretrained", "weights"):
+            if initialisation == "torch" and info.data.get(key):
+                raise ValueError(f"it would overwrite the weights that model.{key} loads; expected timm")
         return initialisation
 
     @field_validator("resize")
@@ -64,6 +84,18 @@ class ModelSettings(Settings):
         if resize is not None and resize < info.data.get("size", 0):
             raise ValueError(f"expected at least model.size, {info.data['size']}, which is cut out of it")
         return resize
+
+    def pinned(self) -> ModelSettings:
+        """Return these settings with the checksum of the weights, which a run records."""
+        from fairshot.models.weights import sha256_of  # timm takes seconds to import
+
+        if self.weights is None or self.weights_sha256 is not None:
+            return self
+        return self.model_copy(update={"weights_sha256": sha256_of(self.weights)})
+
+    def without_weights(self) -> ModelSettings:
+        """Return the settings of the same network whose weights are at hand, trained perhaps."""
+        return self.model_copy(update={"pretrained": False, "weights": None, "weights_sha256": None})
 
     @property
     def centre_share(self) -> float:
@@ -84,10 +116,8 @@ class Embedder(nn.Module):
         super().__init__()
         self.settings = settings
         self.channels = channels
-        self.backbone = build_backbone(
-            settings.backbone, channels, settings.small_stem, settings.pretrained, settings.initialisation
-        )
-        self.width = feature_width(self.backbone)
+        self.backbone = build_backbone(settings, channels)
+        self.width = feature_width(self.backbone, settings, channels)
         self.sr: nn.Module | None = SR(self.width, sr_width) if sr_width else None
         self.width_tilde = sr_width or self.width
         for name, values in (("mean", settings.mean), ("std", settings.std)):

@@ -1,12 +1,15 @@
-"""The views of an image that classifiers compare: as it is and flipped, with or without mirror images."""
+"""The views of an image that classifiers compare, each averaged over mirror images and crops."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 
 from torch import Tensor
+from torch.nn.functional import interpolate
 
+CORNERS = list(product((False, True), repeat=2))  # at the bottom, at the right
 Transform = Callable[[Tensor], Tensor]  # of images (N, C, H, W), to a view of them
 
 
@@ -14,11 +17,13 @@ Transform = Callable[[Tensor], Tensor]  # of images (N, C, H, W), to a view of t
 class FlipViews:
     """V views of each image: the image, and with `flip` its vertical flip as a second component.
 
-    With `mirror` the features of each view are averaged with those of its mirror image.
+    The features of each view are averaged over its appearances: the whole image; with `corner_crops`, a share
+    of its side, also four crops of this side, one at each corner; and with `mirror` the mirror images of all.
     """
 
     flip: bool = False
     mirror: bool = False
+    corner_crops: float | None = None
 
     @property
     def count(self) -> int:
@@ -28,20 +33,23 @@ class FlipViews:
     @property
     def passes(self) -> int:
         """How often the network sees an image."""
-        return self.count * (1 + self.mirror)
+        return len(self.transforms)
 
     @property
     def transforms(self) -> list[Transform]:
-        """One transform of the images per pass: the views, then their mirror images."""
-        views = [unchanged, flipped][: self.count]
-        return [*views, *(mirrored(view) for view in views)] if self.mirror else list(views)
+        """One transform of the images per pass: all views of one appearance, then those of the next."""
+        views: list[Transform] = [unchanged, flipped] if self.flip else [unchanged]
+        appearances: list[Transform] = [unchanged]
+        if self.corner_crops is not None:
+            appearances += [corner_crop(self.corner_crops, bottom, right) for bottom, right in CORNERS]
+        if self.mirror:
+            appearances += [mirrored(appearance) for appearance in appearances]
+        return [applied_after(appearance, view) for appearance in appearances for view in views]
 
     def combine(self, features: Tensor) -> Tensor:
         """Turn the features of all passes (N, passes, d) into those of the views (N, V, d)."""
-        if not self.mirror:
-            return features
-        view, mirror = features.chunk(2, dim=1)
-        return (view + mirror) / 2
+        n, passes, width = features.shape
+        return features.view(n, passes // self.count, self.count, width).mean(1)
 
 
 def unchanged(images: Tensor) -> Tensor:
@@ -54,6 +62,24 @@ def flipped(images: Tensor) -> Tensor:
     return images.flip(2)
 
 
-def mirrored(view: Transform) -> Transform:
-    """Return the transform that takes the same view of the mirror image."""
-    return lambda images: view(images.flip(3))
+def mirrored(appearance: Transform) -> Transform:
+    """Return the transform that makes the same of the mirror image."""
+    return lambda images: appearance(images.flip(3))
+
+
+def corner_crop(share: float, bottom: bool, right: bool) -> Transform:
+    """Return the transform that enlarges one corner of the images, this share of a side, to their size."""
+
+    def cropped(images: Tensor) -> Tensor:
+        height, width = images.shape[2:]
+        rows, columns = round(share * height), round(share * width)
+        top, left = bottom * (height - rows), right * (width - columns)
+        crop = images[:, :, top : top + rows, left : left + columns]
+        return interpolate(crop, (height, width), mode="bilinear", align_corners=False)
+
+    return cropped
+
+
+def applied_after(first: Transform, second: Transform) -> Transform:
+    """Return the transform that applies one after the other."""
+    return lambda images: second(first(images))

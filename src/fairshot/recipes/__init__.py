@@ -9,6 +9,7 @@ from fairshot.recipes.recipe import (
     load_recipe,
     read_recipe,
     recipe_names,
+    run_name,
     write_recipe,
 )
 
@@ -21,5 +22,6 @@ __all__ = [
     "load_recipe",
     "read_recipe",
     "recipe_names",
+    "run_name",
     "write_recipe",
 ]

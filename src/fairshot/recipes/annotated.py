@@ -9,6 +9,8 @@ import yaml
 from fairshot.recipes.recipe import SECTIONS, Recipe
 from fairshot.settings import Settings
 
+WIDEST = 60  # characters of a line whose comment stands in one column with others
+
 
 def annotated_yaml(recipe: Recipe) -> str:
     """Return the complete recipe as YAML, the meaning of each key behind it as a comment."""
@@ -17,7 +19,7 @@ def annotated_yaml(recipe: Recipe) -> str:
         lines += _section(section, getattr(recipe, section))
     title, *settings = _section("method", recipe.method)
     lines += [title, (f"  name: {recipe.method_name}", "Name of the method."), *settings]
-    column = max(len(text) for text, _ in lines)
+    column = max(len(text) for text, _ in lines if len(text) <= WIDEST)
     return "".join(f"{text:<{column}}  # {meaning}".rstrip(" #") + "\n" for text, meaning in lines)
 
 

@@ -3,6 +3,7 @@
 A recipe of the package is made of two files: `<benchmark>/common.yaml`, what its methods share, and
 `<benchmark>/<method>.yaml`, whose keys are added or replace those of the first. A recipe given by its path
 stands alone, unless it says `extends: <benchmark>`: then it is merged with that benchmark's common file.
+`model.weights: <preset>` brings the backbone and the input of the preset; keys of `model` beside it stay.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -41,6 +42,7 @@ from fairshot.methods.plugins import (
     plugins_in,
 )
 from fairshot.models.embedder import ModelSettings
+from fairshot.models.presets import PRESETS
 from fairshot.settings import Settings, explain
 from fairshot.training.loop import TrainingSettings
 from fairshot.training.views import ViewSettings
@@ -109,6 +111,11 @@ def recipe_names() -> list[str]:
     return sorted(name for name in _packaged() if not name.endswith(f"/{COMMON}"))
 
 
+def run_name(source: str, recipe: Recipe) -> str:
+    """Return what a run is called: as its recipe of the package, or else by its method."""
+    return source.partition("/")[2] if source in recipe_names() else recipe.method_name
+
+
 def default_recipe(benchmark: str) -> str:
     """Return the name of the recipe for a benchmark when no method is named."""
     return f"{benchmark}/{DEFAULT_METHOD}"
@@ -135,6 +142,7 @@ def load_recipe(
     else:
         content = _read(source)
         _locate_method(source, content)
+    _make_way_for_weights(content, overrides)
     for override in overrides:
         _apply(content, override)
         named = override.partition("=")[0].strip() in ("method", "method.name")
@@ -142,7 +150,8 @@ def load_recipe(
     _load_own_method(source, content, trust)
     if seed is not None:
         content["seed"] = seed
-    return check_recipe(content)
+    recipe = check_recipe(content)
+    return replace(recipe, model=recipe.model.pinned())
 
 
 def read_recipe(path: Path) -> Recipe:
@@ -260,14 +269,33 @@ def _read(source: str) -> dict[str, Any]:
         content = _parse(_read_file(source), source)
         benchmark = content.pop(EXTENDS, None)
         if benchmark is None:
-            return content
+            return _merged(_model_of_preset(content), content)
         if benchmark not in _benchmarks():
             meant = did_you_mean(str(benchmark), _benchmarks())
             raise UserError(
                 f"{EXTENDS}: expected one of {', '.join(_benchmarks())}, got {benchmark!r}{meant}"
             )
     common = f"{benchmark}/{COMMON}"
-    return _merged(_parse(packaged[common].read_text(encoding="utf-8"), common), content)
+    below = _parse(packaged[common].read_text(encoding="utf-8"), common) | _model_of_preset(content)
+    return _merged(below, content)
+
+
+def _model_of_preset(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the section `model` of the preset whose weights a recipe names; nothing if it names none."""
+    section = content.get("model")
+    weights = section.get("weights") if isinstance(section, dict) else None
+    preset = PRESETS.get(weights) if isinstance(weights, str) else None
+    return {} if preset is None else {"model": preset.section()}
+
+
+def _make_way_for_weights(content: dict[str, Any], overrides: Iterable[str]) -> None:
+    """Let a change of `model.weights` replace the weights of the recipe, and the network if it is a preset."""
+    changes = [override.partition("=") for override in overrides]
+    named = [value.strip() for key, _, value in changes if key.strip() == "model.weights"]
+    if named and named[-1] in PRESETS:
+        content["model"] = PRESETS[named[-1]].section()
+    elif named and isinstance(content.get("model"), dict):
+        content["model"].pop("pretrained", None)
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

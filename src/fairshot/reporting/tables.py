@@ -408,7 +408,11 @@ def conditions(group: Group) -> Conditions:
     values = dict.fromkeys(CONDITIONS, UNKNOWN) | {
         "method": group.title,
         "backbone": backbone_of(group) or UNKNOWN,
-        "epochs": str(result.epochs or section(result.recipe, "training").get("epochs", UNKNOWN)),
+        "epochs": str(
+            section(result.recipe, "training").get("epochs", UNKNOWN)
+            if result.epochs is None
+            else result.epochs
+        ),
         "images": UNKNOWN if result.images is None else f"{result.images:,}",
         "budget": BUDGETS[result.budget],
         "unlabelled": YES[result.transductive],

@@ -15,10 +15,10 @@ import torch
 from PIL import Image
 
 from fairshot.classifiers.dual import DualClassifier, PrototypeSettings
+from fairshot.models.backbones import model_settings
 from fairshot.models.embedder import Embedder
 from fairshot.models.flips import FlipViews
 from fairshot.progress import SILENT, Reporter
-from fairshot.teaching.backbone_spec import model_settings
 from fairshot.teaching.creation import StoreSpec
 from fairshot.teaching.database import DATABASE, connect, to_blob, transaction
 from fairshot.teaching.network import Network
@@ -90,7 +90,7 @@ def _open(folder: Path) -> None:
 
 def _create(folder: Path, backbone: str, sr_width: int, photo: Path) -> None:
     """Make a store whose first base class resembles a photo, so that g~ decides on it."""
-    embedder = Embedder(model_settings(backbone, pretrained=False), 3, sr_width)
+    embedder = Embedder(model_settings(backbone).without_weights(), 3, sr_width)
     network = Network(embedder, FlipViews(flip=True))
     draw = torch.Generator().manual_seed(0)
     g = torch.rand(BASE_CLASSES, *network.shape, generator=draw)

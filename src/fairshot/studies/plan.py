@@ -10,8 +10,7 @@ from pathlib import Path
 from fairshot.benchmarks.stream import Stream
 from fairshot.evaluation.run_folder import RESULT, code_has_changed, recorded_recipe
 from fairshot.methods import packaged_names
-from fairshot.methods.plugins import PLUGIN_MARK
-from fairshot.recipes import Recipe, load_recipe
+from fairshot.recipes import Recipe, load_recipe, run_name
 
 EVERY_METHOD = "all"  # in place of names of methods
 
@@ -62,8 +61,9 @@ def plan(
         shuffled = [] if order is None else [f"benchmark.class_order_seed={order}"]
         recipe = load_recipe(f"{benchmark}/{method}", [*overrides, *shuffled], seed)
         parts = [benchmark] if len(set(benchmarks)) > 1 else []
-        named = recipe.method_name if PLUGIN_MARK in method else method
-        parts += [named, f"seed{seed}"] + ([] if order is None else [f"order{order}"])
+        parts += [run_name(f"{benchmark}/{method}", recipe), f"seed{seed}"] + (
+            [] if order is None else [f"order{order}"]
+        )
         planned[recipe.as_yaml()] = recipe, "-".join(parts)
     earlier = _earlier(out)  # now that methods of one's own are known
     return [PlannedRun(recipe, earlier.get(text, out / name)) for text, (recipe, name) in planned.items()]

@@ -114,34 +114,6 @@ class RunImagesMissing(UserError):
         super().__init__(f"{problem}")
 
 
-class UnknownBackbone(UserError):
-    """A name that timm has no model of."""
-
-    def __init__(self, name: str, names: Iterable[str]) -> None:
-        self.name = name
-        meant = did_you_mean(name, names) or "; for example resnet18, convnext_tiny"
-        super().__init__(f"{name!r} is no model of timm{meant}")
-
-
-class PretrainedWeightsMissing(UserError):
-    """The pretrained weights of a backbone are neither on this machine nor to be fetched."""
-
-    def __init__(self, backbone: str, reason: object) -> None:
-        self.backbone = backbone
-        super().__init__(
-            f"the pretrained weights of {backbone} could not be loaded ({reason}). Go online once, so that "
-            "they are kept, or give them as a file"
-        )
-
-
-class UnusableWeights(UserError):
-    """A file of weights that cannot be read or does not fit."""
-
-    def __init__(self, path: Path, problem: str) -> None:
-        self.path = path
-        super().__init__(f"{path} {problem}")
-
-
 class NoBaseFolder(UserError):
     """Base images were to be read from what is no folder."""
 

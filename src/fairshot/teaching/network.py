@@ -40,12 +40,15 @@ class Description(BaseModel):
     sr_width: Annotated[int, Field(ge=1)] | None
     flip: bool
     mirror: bool
+    corner_crops: Annotated[float, Field(ge=0.25, lt=1)] | None = (
+        None  # of stores made before there were any: none
+    )
     short_side: int = Field(ge=1)
     drawing_side: Annotated[int, Field(ge=1, le=1024)] | None
 
     def build(self, most_parameters: int) -> Embedder:
         """Build the embedder for weights that are at hand: none are fetched, and they bound its size."""
-        settings = self.model.model_copy(update={"pretrained": False})
+        settings = self.model.without_weights()
         with torch.random.fork_rng(devices=[]), _no_larger_than(most_parameters):
             return Embedder(settings, self.channels, self.sr_width)
 
@@ -105,11 +108,12 @@ class Network:
         """Write weights and description."""
         embedder = self.embedder
         description = Description(
-            model=embedder.settings.model_copy(update={"pretrained": False}),
+            model=embedder.settings.without_weights(),
             channels=embedder.channels,
             sr_width=None if embedder.sr is None else embedder.width_tilde,
             flip=self.views.flip,
             mirror=self.views.mirror,
+            corner_crops=self.views.corner_crops,
             short_side=self.short_side,
             drawing_side=self.drawing_side,
         )
@@ -125,7 +129,7 @@ class Network:
             embedder.load_state_dict(tensors)
         except RuntimeError as problem:
             raise UserError(f"{path}: its weights do not fit its description ({problem})") from None
-        views = FlipViews(description.flip, description.mirror)
+        views = FlipViews(description.flip, description.mirror, description.corner_crops)
         return cls(embedder, views, description.drawing_side, description.short_side)
 
 

@@ -127,7 +127,7 @@ def _restored(run: Path, recipe: Recipe, base_classes: int) -> Method[Any]:
     path = run / MODEL
     if not path.is_file():
         raise RunWithoutWeights(path)
-    model = recipe.model.model_copy(update={"pretrained": False})
+    model = recipe.model.without_weights()
 
     def restore(tensors: dict[str, Tensor]) -> Method[Any]:
         channels = tensors["embedder.mean"].shape[1]

@@ -40,7 +40,9 @@ STEPS_BETWEEN_AGREEMENTS = 8  # after so many steps several processes agree on w
 class TrainingSettings(Settings):
     """How the base session is optimised: SGD with a linear warm-up, then a cosine to zero."""
 
-    epochs: int = Field(60, ge=1, description="Passes over the base training images.")
+    epochs: int = Field(
+        60, ge=0, description="Passes over the base training images; 0: the network stays as it begins."
+    )
     images: int | None = Field(
         None,
         ge=1,
@@ -244,7 +246,7 @@ class Trainer:
 
     def _epochs(self, step: Step, batches: Batches, settings: TrainingSettings, phase: str) -> int:
         """Return the epochs of a phase; those of the base session may follow from a number of images."""
-        if phase != BASE or settings.images is None:
+        if phase != BASE or settings.images is None or not settings.epochs:
             return settings.epochs
         per_epoch = self._images_per_step(step, batches) * batches.steps_per_epoch
         by_images = max(1, math.ceil((settings.images - self.reserved_images) / per_epoch))

@@ -1,0 +1,31 @@
+"""`--backbone list`: the presets, as a table."""
+
+from __future__ import annotations
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from fairshot.cli.console import CONSOLE
+from fairshot.models.presets import DEFAULT_PRESET, PRESETS
+
+LIST = "list"
+OFFLINE, ONLINE = "pip install 'fairshot[photos]'", "downloaded once by timm"
+
+
+def list_presets(backbone: str | None) -> str | None:
+    """Print the presets if the option's value asks for them, and end the command; else return the value."""
+    if backbone != LIST:
+        return backbone
+    table = Table("preset", "pixels", "MB", "ms", "licence", "weights", box=None, pad_edge=False)
+    for preset in PRESETS.values():
+        numbers = [str(preset.size), f"{preset.megabytes:.0f}", str(preset.milliseconds)]
+        source = OFFLINE if preset.package else ONLINE
+        table.add_row(preset.name, *numbers, preset.licence, escape(source))
+    CONSOLE.print(table, highlight=False)
+    CONSOLE.print(
+        f"\nms: milliseconds per photo on one core of a CPU. {DEFAULT_PRESET} is used where none is named. "
+        "Any other model of timm can be named too.",
+        highlight=False,
+    )
+    raise typer.Exit
