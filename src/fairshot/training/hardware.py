@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -45,17 +47,27 @@ def choose_hardware(device: str = "auto", processes: int = 1, machines: int = 1)
     return fabric
 
 
-def keep_compiled(folder: Path | None = None) -> Path:
+def keep_compiled() -> None:
     """Keep what is compiled in the platform's cache folder, where a later run of the same shapes finds it.
 
     torch names what it keeps by device, shapes, code and settings; its own version is in the path. A folder
-    that the environment names already is left as it is, unless one is given.
+    that the environment names already is left as it is.
     """
-    kept = folder or platformdirs.user_cache_path("fairshot") / "compiled" / f"torch-{torch.__version__}"
-    if folder is not None or COMPILE_CACHE not in os.environ:
-        os.environ[COMPILE_CACHE] = str(kept)
-    os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE", "1")
-    return Path(os.environ[COMPILE_CACHE])
+    kept = platformdirs.user_cache_path("fairshot") / "compiled" / f"torch-{torch.__version__}"
+    os.environ.setdefault(COMPILE_CACHE, str(kept))
+
+
+@contextmanager
+def compiled_in(folder: Path) -> Iterator[None]:
+    """Keep what is compiled in another folder for a while."""
+    before = os.environ.get(COMPILE_CACHE)
+    os.environ[COMPILE_CACHE] = str(folder)
+    try:
+        yield
+    finally:
+        os.environ.pop(COMPILE_CACHE)
+        if before is not None:
+            os.environ[COMPILE_CACHE] = before
 
 
 def describe_device(fabric: Fabric) -> str:
