@@ -1,13 +1,13 @@
 # make demo    NCM beside SSS on the embedded benchmark, figures under runs/
 # make test    formatting, linting, types, import directions, tests; JOBS=4 runs the tests in four processes
-# make install the environment alone, with all extras: to serve, to export, to compare on a cluster
+# make install the environment alone, with all extras: to serve, to export, to watch, to compare on a cluster
 # make format  the code in the form that `make test` asks for
 # make clean   remove the environment and the caches of the tools; runs/ is your work, and stays
 # make help    print these lines
 
 VENV   := .venv
 BIN    := $(VENV)/bin
-EXTRAS := dev,serve,export,cluster
+EXTRAS := dev,photos,serve,export,cluster,watch
 PYTHON ?= python3
 JOBS   ?= 2
 

@@ -71,6 +71,17 @@ def load_json(path: Path) -> dict[str, Any]:
     return values
 
 
+def load_foreign_json(path: Path) -> Any:
+    """Read JSON that another program wrote, which has no checksum of ours; huge and deep ones are refused."""
+    content = _read(path, JSON_BYTES)
+    if _deeper_than(content, DEEPEST):
+        raise FileRefused(path, f"it nests more than {DEEPEST} lists and objects")
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as problem:
+        raise FileRefused(path, f"it is no JSON: {problem}") from None
+
+
 def read_model(path: Path, kind: type[Model], what: str) -> Model:
     """Read what `write_json` wrote of a pydantic model; `what` names it in messages."""
     try:

@@ -301,6 +301,19 @@ class UnevenEpisode(UserError):
         )
 
 
+@dataclass(eq=False)
+class WeightsRefused(UserError):
+    """Images are weighted, and a method, or its settings, can only weigh all alike."""
+
+    method: str
+
+    def __str__(self) -> str:
+        return (
+            f"sample_weight: {self.method} weighs all images alike with these settings, because it does not "
+            "only take the mean feature of each class; leave the weights out"
+        )
+
+
 def did_you_mean(given: str, names: Iterable[str]) -> str:
     """Return a question that names what was probably meant, to put behind a message; or nothing."""
     near = get_close_matches(given, list(names), n=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
@@ -17,20 +18,51 @@ def as_labels(y: Any) -> list[Hashable]:
     """Convert labels of users, any one-dimensional sequence, array or series, to a list.
 
     Numbers and strings of numpy become Python's own, so that the same label is equal wherever it comes from.
-    As in a dictionary, equal labels (1 and 1.0 and True) are the same label.
+    As in a dictionary, equal labels (1 and 1.0 and True) are the same label. A column (N, 1) is taken with
+    scikit-learn's warning; numbers that are no labels, because they are not whole, are refused.
     """
+    if y is None:
+        raise UserError("this estimator requires y to be passed, but the target y is None")
+    if hasattr(y, "__array__") and not isinstance(y, Iterable):
+        y = np.asarray(y)
     if isinstance(y, str | bytes) or not isinstance(y, Iterable):
         raise UserError(f"y must be a sequence of labels, one per image, not {y!r}")
-    shape = getattr(y, "shape", (0,))
+    shape = tuple(getattr(y, "shape", (0,)))
+    if len(shape) == 2 and shape[1] == 1:
+        y, shape = _as_row(y), shape[:1]
     if len(shape) != 1:
-        raise UserError(f"y must hold one label per image, but has the shape {tuple(shape)}")
+        raise UserError(f"y must hold one label per image, but has the shape {shape}")
     labels = [item.item() if isinstance(item, np.generic) else item for item in _items(y)]
     for index, label in enumerate(labels):
         if not _is_hashable(label):
             raise UserError(f"y[{index}]: {label!r} cannot be a label, because it is not hashable")
         if label != label:
             raise UserError(f"y[{index}]: {label!r} cannot be a label, because it does not equal itself")
+    _check_discrete(labels)
     return labels
+
+
+def _as_row(column: Any) -> Any:
+    from sklearn.exceptions import DataConversionWarning
+
+    warnings.warn(
+        "A column-vector y was passed when a 1d array was expected: labels (N,) are expected, not (N, 1)",
+        DataConversionWarning,
+        stacklevel=4,
+    )
+    return np.asarray(column).reshape(-1)
+
+
+def _check_discrete(labels: Sequence[Hashable]) -> None:
+    """Refuse measurements in place of labels: numbers alone, some of which are not whole."""
+    if not all(isinstance(label, int | float) for label in labels):
+        return
+    for index, label in enumerate(labels):
+        if isinstance(label, float) and not label.is_integer():
+            raise UserError(
+                f"y[{index}]: Unknown label type: {label!r} is a continuous value, and no label; give whole "
+                "numbers or strings"
+            )
 
 
 def _items(y: Any) -> Iterable[Any]:

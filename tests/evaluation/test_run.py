@@ -79,6 +79,9 @@ def test_a_run_learns_and_leaves_its_files(folder, finished):
     assert result.environment.packages["torch"]
     assert "Overall" in finished.stdout
     assert "training" in finished.stderr
+    report, store = finished.stdout.partition("\nnext:\n")[2].splitlines()
+    assert report.split("#")[0].split() == ["fairshot", "report", "finished"]
+    assert store.split("#")[0].split() == ["fairshot", "new", "my-store", "--from", "finished"]
     rows = (run / "training.csv").read_text().splitlines()
     assert len(rows) == 1 + TINY["training"]["epochs"]
 

@@ -9,7 +9,7 @@ from sklearn.exceptions import NotFittedError
 
 from fairshot.cli.advice import advice
 from fairshot.errors import NotFinite, TrainingDiverged
-from fairshot.estimator import SSS
+from fairshot.estimators import SSS
 from fairshot.evaluation.sessions import run_sessions
 from fairshot.methods.ncm import NCM
 from fairshot.training.checkpoints import Checkpoints

@@ -39,6 +39,9 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.teach("emu", drawings("emu", 2))
         store.rename("emu", "ostrich")
         store.merge("cow", "bee")
+        store.move("yak", [store.photos("yak")[0].id], "gnu")
+        store.drop("yak", [store.photos("yak")[0].id])
+        store.undo()
         store.forget("ostrich")
         assert store.adapt(drawings("yak", 5)[3:]).absorbed
         store.set_confidence(store.snapshot().confidence)
@@ -140,6 +143,8 @@ def without_numbers(members: Members, folder: Path) -> Members:
             "no store",
         ),
         (sql("UPDATE events SET detail = ? WHERE kind = 'new'", '{"run": "\\u001b[2J"}'), "no store holds"),
+        (sql("UPDATE events SET detail = '{\"name\": \"yak\"}' WHERE kind = 'drop'"), "no store holds"),
+        (sql("UPDATE events SET detail = replace(detail, 'gnu', '../x') WHERE kind = 'move'"), "path of a"),
         (sql("UPDATE events SET kind = 'dance' WHERE kind = 'teach'"), "no store holds: 'dance'"),
         (sql("UPDATE events SET at = '<b onclick=x()>'"), "no store holds"),
         (sql("UPDATE changes SET before = '../ant' WHERE subject = 'class'"), "path of a file"),
@@ -253,7 +258,7 @@ def test_all_that_was_done_can_be_undone_elsewhere(archive: Path, tmp_path: Path
     import_archive(archive, tmp_path / "imported")
     with Store(tmp_path / "imported") as copy, Store(tmp_path / "store") as store:
         assert copy.history() == store.history()
-        for left in range(5, 0, -1):
+        for left in range(6, 0, -1):
             assert copy.digest() == store.digest(), f"{left} events stand"
             assert copy.undo() == store.undo()
         assert copy.snapshot().names == ["ant", "bee", "cow"]

@@ -2,137 +2,15 @@
 
 from __future__ import annotations
 
-import math
-import shutil
-from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fairshot.teaching import Store
-from support.servers import png, serving
-from support.stores import drawings, make_store, network, store_spec
-
-BASE = ["ant", "bee", "cow"]
-CHROMIUM_FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--use-fake-device-for-media-stream",  # a camera that films a test picture
-    "--use-fake-ui-for-media-stream",
-]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Start a real Chromium."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
-        pytest.skip("no Chromium on this machine")
-    with sync_api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=found, args=CHROMIUM_FLAGS)
-        yield opened
-        opened.close()
-
-
-@dataclass(frozen=True)
-class PageServer:
-    """A running server and the folder of its store."""
-
-    folder: Path
-    url: str
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, PageServer]]:
-    """Serve a store of drawings and one of photos."""
-    with ExitStack() as stack:
-        started = {}
-        for kind, channels in (("drawings", 1), ("photos", 3)):
-            net = network(channels=channels, drawings=kind == "drawings")
-            folder = tmp_path_factory.mktemp(kind) / "store"
-            store = stack.enter_context(Store.create(folder, store_spec(net, BASE)))
-            port = stack.enter_context(serving(store))
-            started[kind] = PageServer(folder, f"http://127.0.0.1:{port}")
-        yield started
-
-
-@dataclass
-class Visit:
-    """A person at the page, and what their browser asked for and complained of."""
-
-    page: Any
-    requests: list[str]
-    complaints: list[str]
-
-    @classmethod
-    def begin(cls, browser: Any, url: str, **options: Any) -> Visit:
-        page = browser.new_page(viewport={"width": 1180, "height": 1000}, **options)
-        page.set_default_timeout(30_000)
-        visit = cls(page, [], [])
-        page.on("request", lambda request: visit.requests.append(request.url))
-        page.on(
-            "console", lambda entry: visit.complaints.append(entry.text) if entry.type == "error" else None
-        )
-        page.on("pageerror", lambda error: visit.complaints.append(str(error)))
-        page.goto(url)
-        page.locator("#balance .card").wait_for(state="attached")
-        return visit
-
-    def open(self, tab: str) -> None:
-        self.page.get_by_role("tab", name=tab).click()
-
-    def shows(self, selector: str, text: str) -> None:
-        """Wait until a part of the page shows some text."""
-        self.page.locator(selector).filter(has_text=text).first.wait_for()
-
-    def end(self, url: str, refused: int = 0) -> None:
-        """Nothing was loaded from elsewhere, and nothing went wrong but requests that had to be refused."""
-        foreign = [each for each in self.requests if not each.startswith((url, "data:", "blob:"))]
-        self.page.close()
-        assert foreign == []
-        assert sum("status of 422" in each for each in self.complaints) == refused
-        assert len(self.complaints) == refused
-
-
-def ring(box: dict[str, float], radius: float) -> list[tuple[float, float]]:
-    """Return points of a circle in the middle of a box."""
-    return [
-        (
-            box["x"] + box["width"] * (0.5 + radius * math.cos(step * math.pi / 10)),
-            box["y"] + box["height"] * (0.5 + radius * math.sin(step * math.pi / 10)),
-        )
-        for step in range(21)
-    ]
-
-
-def draw_ring(page: Any, selector: str, radius: float) -> None:
-    """Draw a circle with the mouse."""
-    canvas = page.locator(f"{selector} canvas")
-    canvas.scroll_into_view_if_needed()
-    points = ring(canvas.bounding_box(), radius)
-    page.mouse.move(*points[0])
-    page.mouse.down()
-    for point in points[1:]:
-        page.mouse.move(*point)
-    page.mouse.up()
-
-
-def photo_files(folder: Path, word: str, count: int, height: int = 12) -> list[Path]:
-    """Write photos that resemble each other."""
-    paths = []
-    for number, image in enumerate(drawings(word, count, 3)):
-        paths.append(folder / f"{number}.png")
-        paths[-1].write_bytes(png(image.repeat(height, 0).repeat(12, 1)))
-    return paths
+from support.browsing import BASE, PageServer, Visit, draw_ring, photo_files, ring
+from support.servers import serving
+from support.stores import make_store
 
 
 def test_a_person_draws_teaches_asks_and_undoes(servers: dict[str, PageServer], browser: Any) -> None:
@@ -193,6 +71,18 @@ def test_a_person_uploads_photos_and_names_are_only_text(
     visit.open("Ask")
     page.locator("#question input[type=file]").set_input_files(paths[5])
     visit.shows("#answer .verdict", name)
+    page.locator("#answer .teach-this").click()
+    visit.shows("#toast", f"{name}: 1 photo")
+    page.locator("#answer .correct").click()
+    page.locator("#answer .chooser input").fill("<img src=y>")
+    visit.shows("#answer .option.new", "New class: <img src=y>")
+    visit.open("Classes")
+    page.locator(".class").filter(has_text=name).click()
+    visit.shows("#class-title", name)
+    page.keyboard.press("Escape")
+    page.locator("#toast").get_by_role("button", name="Undo").click()
+    visit.shows("#toast", "Undone: teach")
+    visit.open("Ask")
     (tmp_path / "broken.png").write_bytes(b"no picture")
     page.locator("#question input[type=file]").set_input_files(tmp_path / "broken.png")
     visit.shows("#answer .warning", "broken.png: this file cannot be read as an image")
@@ -208,41 +98,63 @@ def test_a_person_uploads_photos_and_names_are_only_text(
     visit.end(served.url, refused=2)
 
 
-def test_a_person_changes_classes(servers: dict[str, PageServer], browser: Any, tmp_path: Path) -> None:
+def test_a_person_changes_classes_on_their_cards(
+    servers: dict[str, PageServer], browser: Any, tmp_path: Path
+) -> None:
     served = servers["photos"]
     visit = Visit.begin(browser, served.url)
     page = visit.page
     visit.open("Teach")
     page.locator("#name").fill("gnu")
-    page.locator("#examples input[type=file]").set_input_files(photo_files(tmp_path, "gnu", 2))
+    page.locator("#examples input[type=file]").set_input_files(photo_files(tmp_path, "gnu", 4))
     page.locator("#teach-class").click()
-    visit.shows("#report", "gnu: 2 photos")
+    visit.shows("#report", "gnu: 4 photos")
     visit.open("Classes")
-    page.get_by_text("Change a class").click()
-    page.locator("#changed").fill("gnu")
+    visit.shows("#enough", "gnu")  # whether its photos are enough
+    page.locator(".class").filter(has_text="gnu").click()
     page.locator("#new-name").fill("yak")
     page.locator("#rename").click()
-    visit.shows("#change", "gnu is yak now.")
+    visit.shows("#toast", "gnu is yak now.")
+    visit.shows("#class-title", "yak")
+    page.locator("#class-photos input").nth(3).wait_for()
+    page.locator("#class-photos input").nth(0).check()
+    visit.shows("#photo-count", "1 photo chosen")
+    page.locator("#drop-photos").click()
+    visit.shows("#toast", "1 photo of yak dropped.")
+    page.locator("#class-photos input").nth(3).wait_for(state="detached")
+    visit.shows("#class-kind", "taught, 3 photos")
+    page.locator("#class-photos input").nth(1).check()
+    page.locator("#move-photos").click()
+    page.locator("#class-chooser input").fill("be")
+    page.keyboard.press("Enter")  # bee, the first that is found
+    visit.shows("#toast", "1 photo of yak moved to bee.")
+    visit.shows("#class-kind", "taught, 2 photos")
+    page.locator("#toast").get_by_role("button", name="Undo").click()
+    visit.shows("#toast", "Undone: move 1 photo of yak to bee")
+    page.locator("#close-class").click()
     page.locator("#search").fill(" YA")
     visit.shows(".class .name", "yak")
     assert page.locator(".class .name").all_inner_texts() == ["yak"]
-    page.locator("#changed").fill("yak")
-    page.locator("#into").fill("bee")
+    visit.shows(".class", "taught, 3 photos")
+    page.locator(".class").click()
     page.locator("#merge").click()
-    visit.shows("#change", "yak is part of bee now.")
+    page.locator("#class-chooser input").fill("bee")
+    page.locator("#class-chooser .option").get_by_text("bee").click()
+    visit.shows("#toast", "yak is part of bee now.")
     visit.shows("#more", "No such class.")
     page.locator("#search").fill("")
-    visit.shows(".class", "2 photos taught")
-    page.locator("#changed").fill("cow")
+    visit.shows(".class", "3 photos taught")
+    page.locator(".class").filter(has_text="cow").click()
+    page.locator("#class-photos span.photo").first.wait_for()  # training images, which cannot be chosen
+    assert not page.locator("#photo-tools").is_visible()
     page.locator("#forget").click()
-    visit.shows("#change", "cow is forgotten.")
-    page.locator("#forget").click()
-    visit.shows("#change .warning", "cow")
+    visit.shows("#toast", "cow is forgotten.")
     visit.open("History")
-    for undone in ("forget cow", "merge yak into bee", "rename gnu to yak", "teach gnu, 2 photos"):
+    undone = ("forget cow", "merge yak into bee", "drop 1 photo of yak", "rename gnu to yak", "teach gnu, 4")
+    for each in undone:
         page.locator("#history .undo").click()
-        visit.shows("#undone", f"Undone: {undone}")
-    visit.end(served.url, refused=1)
+        visit.shows("#undone", f"Undone: {each}")
+    visit.end(served.url)
 
 
 def test_the_page_can_be_used_by_keyboard(
@@ -265,9 +177,18 @@ def test_the_page_can_be_used_by_keyboard(
     page.keyboard.press("Enter")  # What would it do?
     visit.shows("#report", "by keyboard: 2 photos")
     page.locator("[role=tab][aria-selected=true]").focus()
-    for tab in ("Ask", "History", "Classes"):
-        page.keyboard.press("ArrowLeft")
-        assert page.locator("[role=tab][aria-selected=true]").inner_text() == tab
+    for key, tab in (
+        *(("ArrowLeft", "Ask"), ("ArrowLeft", "History"), ("ArrowRight", "Ask"), ("End", "History")),
+        *(("Home", "Ask"), ("ArrowRight", "Teach"), ("ArrowRight", "Unsure"), ("ArrowRight", "Classes")),
+    ):
+        page.keyboard.press(key)
+        selected = page.locator("[role=tab][aria-selected=true]")
+        assert selected.inner_text() == tab
+        assert page.locator("[role=tab]:focus").inner_text() == tab
+        assert page.locator("[role=tab][tabindex='0']").count() == 1
+        panel = page.locator("[role=tabpanel]:visible")
+        assert panel.get_attribute("aria-labelledby") == selected.get_attribute("id")
+        assert selected.get_attribute("aria-controls") == panel.get_attribute("id")
     visit.end(served.url)
 
 

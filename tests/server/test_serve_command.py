@@ -17,7 +17,8 @@ def interrupt_serving() -> None:
     """Make the process of the command receive Ctrl-C while it serves."""
     from fairshot.server import serving
 
-    def interrupted(*_: object) -> None:
+    def interrupted(*given: object) -> None:
+        print(f"keeps {given[-1]} pictures")
         raise KeyboardInterrupt
 
     serving.serve = interrupted
@@ -25,8 +26,10 @@ def interrupt_serving() -> None:
 
 def test_an_interrupted_server_has_stopped_and_that_is_no_error(tmp_path: Path) -> None:
     make_store(tmp_path / "store").close()
-    command = fairshot(tmp_path, "serve", "store", "--port", "0", before=interrupt_serving)
+    options = ("--port", "0", "--keep-asked", "7")
+    command = fairshot(tmp_path, "serve", "store", *options, before=interrupt_serving)
     assert command.process.exitcode == 0
+    assert "keeps 7 pictures" in command.stdout
     assert command.stdout.endswith("\nstopped\n")
     assert command.stderr == ""
 

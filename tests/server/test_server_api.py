@@ -416,7 +416,7 @@ def test_the_api_keeps_to_its_description(store: Store) -> None:
     with serving(store) as port:
         description = schemathesis.openapi.from_url(f"http://127.0.0.1:{port}/openapi.json")
         operations = [result.ok() for result in description.get_all_operations()]
-        assert len(operations) == 12
+        assert len(operations) == 19
         for operation, mode in itertools.product(operations, schemathesis.GenerationMode):
             if mode is schemathesis.GenerationMode.NEGATIVE and not (operation.body or operation.query):
                 continue  # there is nothing to get wrong

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fairshot.estimator import SSS
+from fairshot.estimators import SSS
 from fairshot.teaching import Store
 from fairshot.teaching.database import DATABASE, TABLES
 from support.stores import drawings, make_store

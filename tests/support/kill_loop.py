@@ -29,22 +29,32 @@ Network.read = lambda path: EMBEDDER  # type: ignore[method-assign, assignment, 
 
 
 def change_for_ever(folder: Path, photos: dict[str, list[Photo]], seed: int, done: int) -> None:
-    """Teach, forget, rename, merge and undo until killed; write a byte to `done` after each change."""
+    """Change a store in all ways until killed; write a byte to `done` after each change."""
     chance = random.Random(seed)
     with Store(folder) as store:
         while True:
-            verb = chance.choice([store.teach] * 4 + [store.forget, store.rename, store.merge, store.undo])
+            changes = [store.forget, store.rename, store.merge, store.undo, store.drop, store.move]
+            verb = chance.choice([store.teach] * 5 + changes)
             name, other = chance.sample(WORDS, 2)
+            some = [row_of(store, photo) for photo in photos[chance.choice(WORDS)]]
             arguments = {
                 store.teach: (name, photos[name]),
                 store.forget: (name,),
                 store.undo: (),
+                store.drop: (name, some),
+                store.move: (name, some, other),
             }.get(verb, (name, other))
             try:
                 verb(*arguments)
             except UserError:  # no such class, a photo of another class, nothing to undo
                 continue
             os.write(done, b".")
+
+
+def row_of(store: Store, photo: Photo) -> int:
+    """Return the id of a photo; 0 if it was never stored."""
+    row = store._reader.execute("SELECT id FROM images WHERE sha256 = ?", (photo.sha256,)).fetchone()
+    return 0 if row is None else row[0]
 
 
 def die_at_statement(folder: Path, photos: dict[str, list[Photo]], number: int) -> None:

@@ -19,6 +19,7 @@ from fairshot.errors import UserError
 from fairshot.teaching import Store, database
 from fairshot.teaching.database import DATABASE
 from fairshot.teaching.names import checked_name
+from fairshot.teaching.photos import fingerprint
 from fairshot.teaching.snapshot import ClassRow
 from support.stores import drawings, make_store, network, store_spec
 
@@ -48,6 +49,11 @@ def store(tmp_path: Path) -> Store:
     return make_store(tmp_path / "store")
 
 
+def ids(store: Store, name: str) -> list[int]:
+    """The photos taught to a class."""
+    return [photo.id for photo in store.photos(name) if photo.taught]
+
+
 @gates
 def test_same_photos_in_another_order_or_twice_give_the_same_state(tmp_path: Path, gate: dict) -> None:
     store, other = (make_store(tmp_path / name, **gate) for name in ("store", "other"))
@@ -74,6 +80,11 @@ def test_undo_leads_back_through_every_state(tmp_path: Path, gate: dict) -> None
         lambda: store.merge("cow", "giraffe"),  # the base class lives on in the taught one
         lambda: store.forget("ant"),
         lambda: store.teach("ant", PHOTOS["emu"]),  # a class of its own now
+        lambda: store.move("ant", ids(store, "ant")[:1], "giraffe"),
+        lambda: store.move("ant", ids(store, "ant")[:1], "emu"),  # a new class
+        lambda: store.drop("giraffe", ids(store, "giraffe")[:2]),
+        lambda: store.move("ant", ids(store, "ant"), "bee"),  # the class goes with its last photo
+        lambda: store.drop("emu", ids(store, "emu")),
     ]
     states, shown = [store.digest()], drawings("query", 3)
     for step in steps:
@@ -94,13 +105,22 @@ operations = st.lists(
         st.tuples(st.just("forget"), st.sampled_from(NAMES)),
         st.tuples(st.just("rename"), st.sampled_from(NAMES), st.sampled_from(NAMES)),
         st.tuples(st.just("merge"), st.sampled_from(NAMES), st.sampled_from(NAMES)),
+        st.tuples(st.just("drop"), st.sampled_from(NAMES), st.integers(0, 2)),
+        st.tuples(st.just("move"), st.sampled_from(NAMES), st.integers(0, 2), st.sampled_from(NAMES)),
         st.tuples(st.just("undo")),
     ),
     max_size=8,
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def stored_id(store: Store, photo: np.ndarray) -> int:
+    """The id of a photo, by its fingerprint."""
+    (picture,) = store.read([photo]).pictures
+    query = "SELECT id FROM images WHERE sha256 = ?"
+    return store._reader.execute(query, (fingerprint(picture),)).fetchone()[0]
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(operations)
 def test_state_depends_on_knowledge_alone(tmp_path_factory: pytest.TempPathFactory, todo: list) -> None:
     """Any way to some knowledge ends in the state of a store that was taught just that."""
@@ -125,6 +145,15 @@ def test_state_depends_on_knowledge_alone(tmp_path_factory: pytest.TempPathFacto
             elif verb == "merge":
                 store.merge(*arguments)
                 now[arguments[1]] |= now.pop(arguments[0])
+            elif verb in ("drop", "move"):
+                name, index, *into = arguments
+                photo = sorted(now.get(name, ()))[index : index + 1]
+                chosen = [stored_id(store, PHOTOS[word][number]) for word, number in photo]
+                getattr(store, verb)(name, chosen, *into)
+                now[name] = now[name].difference(photo)
+                if into:
+                    now[into[0]] = now.get(into[0], frozenset()).union(photo)
+                now = {each: photos for each, photos in now.items() if photos}
             else:
                 store.undo()
                 knowledge.pop()
@@ -158,6 +187,27 @@ def test_equally_similar_classes_stand_in_their_order(store: Store) -> None:
     assert names == ("40", "70", "0", "1")
     assert values == pytest.approx((0.9, 0.9, 0.5, 0.5))
     assert len(snapshot.most_similar(cosines, 1000)) == 90
+
+
+def test_single_photos_are_listed_moved_and_dropped(store: Store) -> None:
+    store.teach("okapi", PHOTOS["okapi"])
+    store.teach("ant", PHOTOS["yak"])
+    listed = store.photos("ant")
+    assert [photo.taught for photo in listed] == [True] * 3 + [False] * 4  # its training images follow
+    assert [photo.thumbnail for photo in listed] == store.thumbnails("ant", 10)
+    assert store.photos("ant", 2, 1) == listed[1:3]
+    assert store.photos("nobody") == []
+    store.move("ant", ids(store, "ant")[:2], "okapi")
+    store.drop("okapi", ids(store, "okapi")[:1])
+    assert {info.name: info.photos for info in store.classes()} == {"ant": 1, "bee": 0, "cow": 0, "okapi": 4}
+    assert [event.sentence() for event in store.history(2)] == [
+        "drop 1 photo of okapi",
+        "move 2 photos of ant to okapi",
+    ]
+    stored = {photo.thumbnail for name in ("ant", "okapi") for photo in store.photos(name)}
+    dropped = [each for each in store.embed(PHOTOS["okapi"] + PHOTOS["yak"]) if each.thumbnail not in stored]
+    assert len(dropped) == 1
+    assert store.teach("bee", dropped).photos == 1  # what was dropped may be taught elsewhere
 
 
 def test_report_tells_what_the_class_did(store: Store) -> None:
@@ -229,6 +279,13 @@ def test_store_without_base_classes_is_nearest_mean(tmp_path: Path) -> None:
         (lambda s: s.rename("Cow", "ox"), r"no class 'Cow'; did you mean cow\?"),
         (lambda s: s.rename("okapi", "ant"), "merge them"),
         (lambda s: s.merge("okapi", "okapi"), "itself"),
+        (lambda s: s.drop("okapi", []), "no photo was named"),
+        (lambda s: s.drop("okapi", [1]), "the photos 1 are not among the photos taught to 'okapi'"),
+        (lambda s: s.drop("ant", [s.photos("ant")[0].id]), "training images of base classes stay"),
+        (lambda s: s.drop("yeti", ids(s, "okapi")), "no class 'yeti'"),
+        (lambda s: s.move("okapi", [*ids(s, "okapi"), 10**6], "emu"), "1000000 are not among"),
+        (lambda s: s.move("okapi", ids(s, "okapi"), "okapi"), "in 'okapi' already"),
+        (lambda s: s.move("okapi", ids(s, "okapi"), "../emu"), "path of a file"),
     ],
 )
 def test_refusals_leave_no_trace(store: Store, act, message: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fairshot.benchmarks.pictures import Ints, Pictures
+from fairshot.benchmarks.pictures import Floats, Ints, Pictures
 from fairshot.errors import UserError
 from fairshot.settings import Settings
 
@@ -21,6 +21,7 @@ class LabelledPictures:
 
     pictures: Pictures
     labels: Ints
+    weights: Floats | None = None  # of the pictures, all above 0; None: all count alike
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -28,11 +29,14 @@ class LabelledPictures:
     def take(self, indices: npt.ArrayLike) -> LabelledPictures:
         """Select pictures, in the order given."""
         index = np.asarray(indices, dtype=np.int64)
-        return LabelledPictures(self.pictures.take(index), self.labels[index])
+        weights = None if self.weights is None else self.weights[index]
+        return LabelledPictures(self.pictures.take(index), self.labels[index], weights)
 
     def sha256(self) -> str:
-        """Return a digest of pixels, sizes and class ids."""
+        """Return a digest of pixels, sizes, class ids and weights."""
         digest = hashlib.sha256(self.labels.tobytes() + self.pictures.sizes.tobytes())
+        if self.weights is not None:
+            digest.update(self.weights.tobytes())
         for picture in self.pictures:
             digest.update(picture.data)
         return digest.hexdigest()

@@ -45,13 +45,20 @@ class BGMM:
         return cls(base, None, components[1])
 
     def extended(
-        self, features: torch.Tensor, labels: torch.Tensor, counts: torch.Tensor, new: range
+        self,
+        features: torch.Tensor,
+        labels: torch.Tensor,
+        counts: torch.Tensor,
+        new: range,
+        weights: torch.Tensor | None = None,
     ) -> BGMM:
         """Fit mixtures to new classes, the next in line; labelled samples of known classes move them.
 
         `counts` (C,) says how many samples each known class was made from. A known class moves, as a
         whole, to the mean of all its labelled samples (eq. 9); its shape stays that of the first ones.
+        Mixtures weigh all samples alike.
         """
+        del weights
         known = labels < len(counts)
         means = torch.cat([part.prior_means for part in self._parts])
         shift = calibrate_labelled(means, counts, features[known].to(means), labels[known])[0] - means

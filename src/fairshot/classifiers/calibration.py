@@ -45,15 +45,20 @@ def recognise(scores: torch.Tensor, threshold: float, at_most: int) -> torch.Ten
 
 
 def calibrate_labelled(
-    prototypes: torch.Tensor, counts: torch.Tensor, features: torch.Tensor, labels: torch.Tensor
+    prototypes: torch.Tensor,
+    counts: torch.Tensor,
+    features: torch.Tensor,
+    labels: torch.Tensor,
+    weights: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Eq. 9 with labels: alpha is the share of the new samples among all samples of their class.
 
     `counts` (C,) says how many samples each prototype was made from; the new counts are returned with the
-    new prototypes, which are therefore the means of all labelled samples so far.
+    new prototypes, which are therefore the means of all labelled samples so far. With `weights` (N,) the
+    means are weighted, and counts are sums of weights.
     """
-    sums, fresh = class_sums(features, labels, range(len(prototypes)))
-    total = counts + fresh.to(counts.dtype)
+    sums, fresh = class_sums(features, labels, range(len(prototypes)), weights)
+    total = counts + (fresh.to(counts.dtype) if weights is None else fresh)
     weighted = counts.to(sums)[:, None, None] * prototypes + sums
     means = (weighted / total.to(sums).clamp(min=1)[:, None, None]).to(prototypes.dtype)
     return torch.where((fresh > 0)[:, None, None], means, prototypes), total

@@ -8,7 +8,8 @@ classes, extended by shots, adapted by unlabelled features, and asked by `decide
     classifier = classifier.extend(shots, shot_labels)
     answers = classifier.decide(test).scores.argmax(1)
 
-Features are a mapping of "g" (N, V, d) and "g_tilde" (N, V, d~), V views of each image.
+Features are a mapping of "g" (N, V, d) and "g_tilde" (N, V, d~), V views of each image; labelled images may
+have "weights" (N,) too, which prototypes without a gate are made with.
 """
 
 from __future__ import annotations
@@ -77,6 +78,11 @@ class DecisionSettings(Settings):
         """Whether g decides otherwise than in the paper."""
         return self.gate != "plain" or self.whitening
 
+    @property
+    def weighs_images(self) -> bool:
+        """Whether classes can be made of weighted images: prototypes can, a gate counts its images."""
+        return not self.has_gate
+
 
 class PrototypeSettings(DecisionSettings):
     """Decide by prototypes."""
@@ -110,6 +116,11 @@ class MixtureSettings(DecisionSettings):
         "components of hundreds of features collapse into one unless they lie far apart.",
     )
 
+    @property
+    def weighs_images(self) -> bool:
+        """Mixtures weigh all images alike."""
+        return False
+
 
 class Scores(NamedTuple):
     """Scores (N, C) of all classes by each kind of features."""
@@ -140,7 +151,9 @@ class DualClassifier:
         base_classes: int,
     ) -> Self:
         """Make the classifiers of the base classes from the features of their training images."""
-        g, g_tilde, counts = features["g"], features["g_tilde"], labels.bincount(minlength=base_classes)
+        g, g_tilde, weights = features["g"], features["g_tilde"], features.get("weights")
+        _check_weights(settings, weights)
+        counts = labels.bincount(weights, minlength=base_classes)
         h: Prototypes | BGMM
         h_tilde: ResistingPrototypes | BGMM
         if isinstance(settings, MixtureSettings):
@@ -150,17 +163,20 @@ class DualClassifier:
                 for kind in (g, g_tilde)
             )
         else:
-            h = Prototypes.fit(g, labels, base_classes)
-            h_tilde = ResistingPrototypes.fit(g_tilde, labels, base_classes)
+            h = Prototypes.fit(g, labels, base_classes, weights)
+            h_tilde = ResistingPrototypes.fit(g_tilde, labels, base_classes, weights)
         gate = _fit_gate(settings, g, labels, counts, h) if settings.has_gate else None
         return cls(settings, base_classes, counts, h, h_tilde, gate)
 
     def extend(self, features: Features, labels: Tensor) -> Self:
         """Add new classes, whose ids follow the known ones; labelled images of known classes refine them."""
-        _, new = split_known(labels, self.classes)
-        counts = self.counts + labels[labels < self.classes].bincount(minlength=self.classes)
+        known, new = split_known(labels, self.classes)
+        weights = features.get("weights")
+        _check_weights(self.settings, weights)
+        of_known = None if weights is None else weights[known]
+        counts = self.counts + labels[known].bincount(of_known, minlength=self.classes)
         if new:
-            counts = torch.cat([counts, labels.bincount()[new.start :]])
+            counts = torch.cat([counts, labels.bincount(weights)[new.start :]])
         gate = self.gate
         if gate is not None:
             # In float64 a class comes out the same whether it is learnt alone or with others.
@@ -168,8 +184,8 @@ class DualClassifier:
         extended = replace(
             self,
             counts=counts,
-            h=self.h.extended(features["g"], labels, self.counts, new),
-            h_tilde=self.h_tilde.extended(features["g_tilde"], labels, self.counts, new),
+            h=self.h.extended(features["g"], labels, self.counts, new, weights),
+            h_tilde=self.h_tilde.extended(features["g_tilde"], labels, self.counts, new, weights),
             gate=gate,
         )
         if self.memory is None:
@@ -258,6 +274,32 @@ class DualClassifier:
     def combine(self, transferable: Tensor, specific: Tensor, pre: Tensor | None = None) -> Decision:
         """Decide by scores (N, C) of both kinds of features."""
         return combine(self.settings.decision, transferable, specific, self.base_classes, pre)
+
+    def few_shot_scores(self, shots: Features, labels: Tensor, others: Tensor) -> Scores:
+        """Return the scores of shots of novel classes, each compared with its class made of other shots.
+
+        `others` (N, k) are the positions of the k shots that the class of each shot is made of. All other
+        classes, Resistance and the bias of a gate are as they are.
+        """
+        scores = self.scores(shots)
+        g, g_tilde = shots["g"].double(), shots["g_tilde"].double()
+        own = torch.arange(len(labels), device=labels.device), labels
+
+        def made_of(values: Tensor) -> Tensor:
+            plain = TransferableClassifier.plain(values[:0], labels[:0])
+            return plain.made_of(plain.project(values), others).float()
+
+        if self.gate is None:
+            scores.transferable[own] = made_of(g)
+        else:
+            bare = torch.zeros_like(scores.transferable)
+            bare[own] = self.gate.made_of(self.gate.project(g), others).float()
+            scores.transferable[own] = self._with_bias(bare)[own]
+        if scores.specific is not scores.transferable:
+            scores.specific[own] = made_of(g_tilde)
+        if scores.pre is not None:
+            scores.pre[own] = made_of(joined(g, g_tilde))
+        return scores
 
     def transferable_scores(self, g: Tensor) -> Tensor:
         """Return the scores of g by h (N, C), with the bias of the gate if there is one."""
@@ -387,6 +429,11 @@ class DualClassifier:
             TransferableClassifier.from_tensors(base_classes, gate, settings.power) if gate else None,
             Calibration.from_tensors(memory) if memory else None,
         )
+
+
+def _check_weights(settings: DecisionSettings, weights: Tensor | None) -> None:
+    if weights is not None and not settings.weighs_images:
+        raise ValueError("images are weighted, but mixtures and gates weigh all alike")
 
 
 def split_known(labels: Tensor, seen: int) -> tuple[Tensor, range]:

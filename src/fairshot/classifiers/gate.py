@@ -218,6 +218,21 @@ class TransferableClassifier:
             margins=self.margins[: shots[shots > 1].sum()],
         )
 
+    def made_of(self, shots: Projected, others: torch.Tensor) -> torch.Tensor:
+        """Similarity of each shot to a novel class made of other shots alone (S,), without bias.
+
+        `others` (S, k) are their positions among the shots.
+        """
+        P = shots.values[others].mean(1)
+        metrics = self.metrics
+        if metrics is not None:
+            shares = metrics.extended(P, self.prototypes[: self.base_classes]).shares[-len(P) :]
+            metrics = replace(metrics, shares=shares)
+        made = replace(self, prototypes=P, metrics=metrics)
+        own = torch.arange(len(P), device=P.device)
+        products = made._products(shots, range(len(P)))
+        return cosine(*(each.expand(len(P), -1, -1)[own, own] for each in products))
+
     def calibrated(
         self, g: torch.Tensor, absorbed_by: torch.Tensor, alpha: torch.Tensor
     ) -> TransferableClassifier:

@@ -20,21 +20,33 @@ class Prototypes:
     means: torch.Tensor  # (C, V, d)
 
     @classmethod
-    def fit(cls, features: torch.Tensor, labels: torch.Tensor, base_classes: int) -> Self:
-        """Average the features (N, V, d) of each base class (eq. 2)."""
-        return cls(prototypes(features, labels, range(base_classes)))
+    def fit(
+        cls,
+        features: torch.Tensor,
+        labels: torch.Tensor,
+        base_classes: int,
+        weights: torch.Tensor | None = None,
+    ) -> Self:
+        """Average the features (N, V, d) of each base class (eq. 2), with the weights (N,) of the images."""
+        return cls(prototypes(features, labels, range(base_classes), weights))
 
     def extended(
-        self, features: torch.Tensor, labels: torch.Tensor, counts: torch.Tensor, new: range
+        self,
+        features: torch.Tensor,
+        labels: torch.Tensor,
+        counts: torch.Tensor,
+        new: range,
+        weights: torch.Tensor | None = None,
     ) -> Self:
         """Add new classes, the next in line; labelled samples of known classes refine their mean (eq. 9).
 
         `counts` (C,) says how many samples each known class was made from.
         """
         known = labels < len(self.means)
-        means, _ = calibrate_labelled(self.means, counts, features[known], labels[known])
+        of_known = None if weights is None else weights[known]
+        means, _ = calibrate_labelled(self.means, counts, features[known], labels[known], of_known)
         if new:
-            means = torch.cat([means, prototypes(features, labels, new)])
+            means = torch.cat([means, prototypes(features, labels, new, weights)])
         return replace(self, means=means)
 
     def calibrated(self, features: torch.Tensor, absorbed_by: torch.Tensor, alpha: torch.Tensor) -> Self:
@@ -59,16 +71,27 @@ class ResistingPrototypes(Prototypes):
     delta: torch.Tensor  # (B, V, d) directions of the novel classes met so far (eq. 8), see `resistance`
 
     @classmethod
-    def fit(cls, features: torch.Tensor, labels: torch.Tensor, base_classes: int) -> Self:
-        """Average the features (N, V, d) of each base class."""
-        means = prototypes(features, labels, range(base_classes))
+    def fit(
+        cls,
+        features: torch.Tensor,
+        labels: torch.Tensor,
+        base_classes: int,
+        weights: torch.Tensor | None = None,
+    ) -> Self:
+        """Average the features (N, V, d) of each base class, with the weights (N,) of the images."""
+        means = prototypes(features, labels, range(base_classes), weights)
         return cls(means, means.clone(), no_delta(means))
 
     def extended(
-        self, features: torch.Tensor, labels: torch.Tensor, counts: torch.Tensor, new: range
+        self,
+        features: torch.Tensor,
+        labels: torch.Tensor,
+        counts: torch.Tensor,
+        new: range,
+        weights: torch.Tensor | None = None,
     ) -> Self:
         """Add new classes to the prototypes and to delta."""
-        extended = super().extended(features, labels, counts, new)
+        extended = super().extended(features, labels, counts, new, weights)
         return replace(extended, delta=accumulate(self.delta, self.trained, extended.means[new.start :]))
 
     def resisting(self, gamma: float) -> torch.Tensor:

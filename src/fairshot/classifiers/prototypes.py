@@ -10,12 +10,18 @@ import torch
 ROWS_AT_ONCE = 4096  # features that are turned into float64 together
 
 
-def prototypes(features: torch.Tensor, labels: torch.Tensor, classes: Sequence[int]) -> torch.Tensor:
+def prototypes(
+    features: torch.Tensor,
+    labels: torch.Tensor,
+    classes: Sequence[int],
+    weights: torch.Tensor | None = None,
+) -> torch.Tensor:
     """P of eq. 2: features (N, V, d) averaged over the images of each class, (C, V, d).
 
-    Row i belongs to `classes[i]`; images of other classes are passed over.
+    Row i belongs to `classes[i]`; images of other classes are passed over. `weights` (N,) are those of the
+    images in the mean.
     """
-    sums, counts = class_sums(features, labels, classes)
+    sums, counts = class_sums(features, labels, classes, weights)
     empty = [c for c, count in zip(classes, counts.tolist(), strict=True) if count == 0]
     if empty:
         raise ValueError(f"no features for the classes {empty}; a prototype needs at least one")
@@ -23,9 +29,14 @@ def prototypes(features: torch.Tensor, labels: torch.Tensor, classes: Sequence[i
 
 
 def class_sums(
-    features: torch.Tensor, labels: torch.Tensor, classes: Sequence[int]
+    features: torch.Tensor,
+    labels: torch.Tensor,
+    classes: Sequence[int],
+    weights: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Sum the features of each class, and count them: (C, V, d) and (C,), both float64.
+
+    With `weights` (N,) both are weighted: an image of weight 2 is worth two images.
 
     In float64 the order of the images does not show in a mean that is rounded to float32: a class taught
     image by image, or together with others, has the same prototype. A product with the membership matrix
@@ -38,6 +49,8 @@ def class_sums(
     for start in range(0, len(features), ROWS_AT_ONCE):
         rows = slice(start, start + ROWS_AT_ONCE)
         member = (labels[rows] == wanted[:, None]).double()
+        if weights is not None:
+            member *= weights[rows].double()
         sums += member @ features[rows].flatten(1).double()
         counts += member.sum(1)
     return sums.reshape(-1, *shape), counts

@@ -27,6 +27,7 @@ from fairshot.cli import (
     teach,
     tradeoff,
     tune,
+    watch,
 )
 from fairshot.cli.advice import AdvisedCommand, with_advice
 from fairshot.cli.console import CONSOLE, MESSAGES
@@ -35,7 +36,7 @@ from fairshot.errors import TrainingStopped, UserError
 # Exit codes: something given cannot be used; the same command goes on; Ctrl-C outside of training.
 UNUSABLE, UNFINISHED, INTERRUPTED = 2, 75, 130
 UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}  # a disk that is full or read-only
-RESUMING = {"run", "compare", "tune", "ablate"}  # commands that find again what they had finished
+RESUMING = {"run", "compare", "tune", "ablate", "teach"}  # commands that find again what they had finished
 
 COMMANDS: dict[str, list[Callable[..., None] | typer.Typer]] = {
     "Experiments": [run.run_command, compare.compare_command, listing.list_command, recipe.app, data.app],
@@ -48,7 +49,13 @@ COMMANDS: dict[str, list[Callable[..., None] | typer.Typer]] = {
         *(teach.new_command, teach.teach_command, teach.predict_command, teach.forget_command),
         *(teach.rename_command, teach.merge_command, teach.undo_command, teach.history_command),
         *(teach.classes_command, teach.adapt_command, teach.evaluate_command, teach.export_command),
-        *(teach.import_command, teach.doodles_command, serve.serve_command),
+        *(
+            teach.import_command,
+            teach.import_photos_command,
+            teach.doodles_command,
+            serve.serve_command,
+            watch.watch_command,
+        ),
     ],
 }
 
@@ -65,7 +72,7 @@ for heading, commands in COMMANDS.items():
                 each.cls = AdvisedCommand
             app.add_typer(command, rich_help_panel=heading)
         else:
-            name = command.__name__.removesuffix("_command")
+            name = command.__name__.removesuffix("_command").replace("_", "-")
             app.command(name, cls=AdvisedCommand, rich_help_panel=heading)(command)
 
 

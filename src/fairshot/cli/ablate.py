@@ -48,6 +48,8 @@ def ablate_command(
     Writes the table of the paper with ours beside it into `ablation.md`; for the components FMO, novel-only
     accuracy, misroute rate and what base classes lost besides. With --base the rows that have SR share that
     run's training.
+
+    Example: fairshot ablate components doodles/sss
     """
     # All this takes seconds to import, and --help needs none.
     from fairshot.recipes import default_recipe

@@ -51,6 +51,7 @@ OPTIONS: dict[type, str] = {
     model_errors.UnusableWeights: "; give another file, or none, with --weights",
     model_errors.WeightsDoNotFit: "; give another file with --weights, or another --backbone",
     store_errors.NoBaseFolder: "; give another folder with --base",
+    store_errors.ExportRefused: "; say where its images are with --images",
     store_errors.TooFewHeldOut: "; give more images, or leave --choose-threshold out",
     store_errors.UnsupportedRun: "; train one with: fairshot run",
 }

@@ -37,7 +37,10 @@ def train_command(
     set_: Set = [],  # noqa: B006 - typer copies it
     trust: Trust = False,
 ) -> None:
-    """Images per second of base training, and its share of what the hardware's matrix products reach."""
+    """Images per second of base training, and its share of what the hardware's matrix products reach.
+
+    Example: fairshot bench train doodles/sss --device cpu --images 600
+    """
     from fairshot.recipes import default_recipe
     from fairshot.speed.train import measure_training
     from fairshot.training.hardware import choose_hardware, describe_device
@@ -82,7 +85,10 @@ def data_command(
     size: Annotated[int, typer.Option(min=8, help="Pixels of the short side in the cache.")] = 256,
     count: Annotated[int, typer.Option(min=8, help="Photographs to generate.")] = 600,
 ) -> None:
-    """Pictures per second: building the cache, reading it, and decoding with PIL in a DataLoader."""
+    """Pictures per second: building the cache, reading it, and decoding with PIL in a DataLoader.
+
+    Example: fairshot bench data photos
+    """
     from fairshot.benchmarks.cache import Resize
     from fairshot.benchmarks.images import image_files
     from fairshot.speed.data import generated_photographs, measure_data
@@ -106,7 +112,10 @@ def teach_command(
     backbone: Annotated[str, typer.Option(help="A backbone, at 224 pixels.")] = "resnet18",
     many: Annotated[int, typer.Option(min=1000, help="Classes of the largest store.")] = 100_000,
 ) -> None:
-    """Time to open a store, to teach it a class from five photos, and to ask it."""
+    """Time to open a store, to teach it a class from five photos, and to ask it.
+
+    Example: fairshot bench teach --backbone resnet18
+    """
     import torch
 
     from fairshot.speed.teach import measure_store
@@ -124,7 +133,10 @@ def bgmm_command(
     repeats: Annotated[int, typer.Option(min=1, help="Times each is run; the best counts.")] = 3,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:
-    """Seconds to fit the mixtures of CIFAR-100: all at once, and scikit-learn's class by class."""
+    """Seconds to fit the mixtures of CIFAR-100: all at once, and scikit-learn's class by class.
+
+    Example: fairshot bench bgmm
+    """
     import torch
 
     from fairshot.speed.mixtures import measure_mixtures

@@ -89,6 +89,8 @@ def compare_command(
 
     Finished runs are not repeated, and interrupted ones go on: the same command continues a comparison, and
     one with more methods or seeds extends it. `fairshot report` makes a page of its folder.
+
+    Example: fairshot compare ncm sss --benchmark doodles --seed 0 --seed 1 --seed 2
     """
     if on_ray and parallel > 1:
         raise UserError("--parallel is for runs on this machine, and --ray shares them among machines")

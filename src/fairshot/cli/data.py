@@ -30,7 +30,10 @@ Name = Annotated[
 
 @app.command("list")
 def list_command(root: Root = None) -> None:
-    """Show each benchmark, where its data was found, or how to get it."""
+    """Show each benchmark, where its data was found, or how to get it.
+
+    Example: fairshot data list
+    """
     folder = data_folder(root)
     table = Table("benchmark", "data")
     table.add_column("where it is, or how to get it", overflow="fold")  # a path that is cut short is none
@@ -46,7 +49,10 @@ def list_command(root: Root = None) -> None:
 
 @app.command("get")
 def get_command(name: Name, root: Root = None) -> None:
-    """Download a benchmark where it has a public source, going on where an earlier download stopped."""
+    """Download a benchmark where it has a public source, going on where an earlier download stopped.
+
+    Example: fairshot data get cub200
+    """
     dataset, folder = benchmarks.dataset_named(name), data_folder(root)
     if dataset.find(folder) is None:
         dataset.get(folder, ConsoleReporter())
@@ -55,7 +61,10 @@ def get_command(name: Name, root: Root = None) -> None:
 
 @app.command("check")
 def check_command(name: Name, root: Root = None) -> None:
-    """Read a benchmark as a run would: each image is decoded once, each count compared with the protocol."""
+    """Read a benchmark as a run would: each image is decoded once, each count compared with the protocol.
+
+    Example: fairshot data check doodles
+    """
     dataset, folder = benchmarks.dataset_named(name), data_folder(root)
     stream = build_stream(dataset.load(folder, ConsoleReporter()), StreamSettings())
     rows = []

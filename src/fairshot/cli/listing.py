@@ -12,7 +12,10 @@ from fairshot.cli.console import CONSOLE
 
 
 def list_command() -> None:
-    """List methods, benchmarks and recipes."""
+    """List methods, benchmarks and recipes.
+
+    Example: fairshot list
+    """
     from fairshot.methods import methods  # torch takes seconds to import, and --help needs none
     from fairshot.recipes import default_recipe, recipe_names
 

@@ -24,6 +24,8 @@ def poison_command(
     """Attack Calibration with images of wrong classes, noise and copies; tell what they cost at worst.
 
     Writes `poisoning.json` and `poisoning.md` into the run.
+
+    Example: fairshot poison runs/demo/sss-seed0
     """
     # All this takes seconds to import, and --help needs none.
     from fairshot.evaluation.run_folder import LOG

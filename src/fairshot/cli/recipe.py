@@ -24,7 +24,10 @@ def show_command(
     set_: Set = [],  # noqa: B006 - typer copies it
     trust: Trust = False,
 ) -> None:
-    """Print a recipe with every default filled in and the meaning of each key: YAML that `run` takes."""
+    """Print a recipe with every default filled in and the meaning of each key: YAML that `run` takes.
+
+    Example: fairshot recipe show doodles/sss
+    """
     from fairshot.recipes import annotated_yaml  # torch takes seconds to import
 
     text = annotated_yaml(load_trusted(name, set_, None, trust))

@@ -21,6 +21,8 @@ def report_command(
     """Turn runs into one page to look at, figures and tables to publish.
 
     Runs that differ only in their seed are averaged. What a run does not hold, the report says is missing.
+
+    Example: fairshot report runs/demo
     """
     from fairshot.reporting.report import write_report  # draws: seconds to import, and --help needs none
 
@@ -35,6 +37,8 @@ def reproducibility_command(
     """Say of each method whether our runs reach what was published, with commands, seeds and times.
 
     Why something is not reached is written by hand into RUNS/verdicts.yaml, a line `method: reason` each.
+
+    Example: fairshot reproducibility runs/cifar100
     """
     from fairshot.reporting.reproducibility import write_reproducibility
 

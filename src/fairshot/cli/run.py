@@ -13,6 +13,7 @@ import typer
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
 from fairshot.cli.options import Base, Compile, Data, Device, Fresh, Minutes, OnOff, Root, Seed, Set, Trust
+from fairshot.cli.suggestions import after_run
 from fairshot.cli.trust import load_trusted
 from fairshot.errors import UserError
 from fairshot.progress import SILENT, Reporter
@@ -64,6 +65,8 @@ def run_command(
     """Train on the base classes, learn the sessions, report how balanced the classifier stayed.
 
     Interrupted at any moment, the same command goes on where it stopped.
+
+    Example: fairshot run doodles/sss --seed 1 --out runs/mine
     """
     from fairshot.evaluation.experiment import RunOptions, run
     from fairshot.evaluation.run_folder import LOG
@@ -85,6 +88,9 @@ def run_command(
     result = run(chosen, options)
     if result is not None:
         present({folder: result}, folder)
+        CONSOLE.print("\nnext:", highlight=False)
+        for line in after_run(folder, chosen):
+            CONSOLE.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
 
 
 def present(results: dict[Path, Result], out: Path) -> None:

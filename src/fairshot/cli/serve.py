@@ -21,11 +21,17 @@ def serve_command(
         str, typer.Option(help="Address; any but this machine's own needs a token.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any that is free.")] = 8000,
+    keep_asked: Annotated[
+        int,
+        typer.Option(min=0, max=1000, help="Pictures asked lately that stay in memory, to be labelled."),
+    ] = 200,
 ) -> None:
     """Serve a store: a web page, and a REST API described at /docs.
 
     On an address other machines can reach, clients need a token: the environment variable FAIRSHOT_TOKEN, or
     a random one that is printed here.
+
+    Example: fairshot serve my-store --port 8080
     """
     try:
         from fairshot.server.serving import choose_token, listen, serve
@@ -46,5 +52,5 @@ def serve_command(
         if token is not None and given is None:
             print(f"token {token}", flush=True)
         with suppress(KeyboardInterrupt):  # Ctrl-C is how a server is stopped
-            serve(opened, listener, token)
+            serve(opened, listener, token, keep_asked)
     CONSOLE.print("stopped")

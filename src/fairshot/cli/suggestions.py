@@ -5,8 +5,25 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fairshot.recipes import Recipe
+
+
+def after_run(run: Path, recipe: Recipe) -> list[str]:
+    """Return what to try with a finished run: its page, and a store where the method can answer in one."""
+    from fairshot.teaching.errors import UnsupportedRun
+    from fairshot.teaching.run_spec import check_method  # takes seconds to import
+
+    commands = {shlex.join(["fairshot", "report", str(run)]): "a page with figures and tables"}
+    with suppress(UnsupportedRun):
+        check_method(run, recipe)
+        commands[shlex.join(["fairshot", "new", "my-store", "--from", str(run)])] = "a store to teach"
+    width = max(map(len, commands))
+    return [f"{command:{width}}  # {purpose}" for command, purpose in commands.items()]
 
 
 def command_on_base(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from fairshot.cli.console import CONSOLE, MESSAGES, ConsoleReporter, print_message
+from fairshot.cli.console import CONSOLE, MESSAGES, ConsoleReporter, print_message, this_command
 from fairshot.cli.options import given
 from fairshot.cli.photos import image_files, print_skipped
 from fairshot.cli.presets import list_presets
@@ -21,7 +21,8 @@ from fairshot.errors import UserError, first_of
 from fairshot.models.presets import DEFAULT_PRESET
 
 if TYPE_CHECKING:
-    from fairshot.teaching import Store, StoreSpec
+    from fairshot.teaching import Records, Store, StoreSpec
+    from fairshot.teaching.mistakes import Mistakes
 
 MOST_NAMED = 10  # classes that a line names
 
@@ -100,7 +101,10 @@ def new_command(
     without_images: WithoutImages = False,
     sessions: Sessions = None,
 ) -> None:
-    """Make a store, on a trained run or on a backbone."""
+    """Make a store, on a trained run or on a backbone.
+
+    Example: fairshot new my-store --from runs/demo/sss-seed0
+    """
     if run is not None and backbone is not None:
         raise UserError("give either --from RUN or --backbone NAME")
     if weights is not None and run is None and backbone is None:
@@ -153,8 +157,13 @@ def _say_sessions(spec: StoreSpec, store: Path, without_images: bool) -> None:
 
 def teach_command(
     store: StoreFolder,
-    name: Name,
-    photos: Photos,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The name of a class, or a folder of sub-folders to teach.")
+    ],
+    photos: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="PHOTOS", help="Image files, or folders of image files.", show_default=False),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what it would do.")] = False,
     warn_share: Annotated[
         float | None,
@@ -164,7 +173,16 @@ def teach_command(
         ),
     ] = None,
 ) -> None:
-    """Teach a class from a few photos, or more photos of a class it knows; tell what that did."""
+    """Teach a class from a few photos, or more photos of a class it knows; tell what that did.
+
+    With a folder alone, `fairshot teach STORE photos/`, each sub-folder is a class of its name. The same
+    command goes on where it was stopped: photos that a class has already are passed over.
+
+    Example: fairshot teach my-store umbrella drawings/teach/umbrella
+    """
+    if not photos:
+        _teach_folder(store, Path(name), dry_run, warn_share)
+        return
     with _open(store) as opened:
         report = opened.teach(name, image_files(photos), dry_run, **given(warn_share=warn_share))
     print_skipped(report.skipped)
@@ -173,13 +191,30 @@ def teach_command(
         MESSAGES.print(f"warning: {warning}", style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
+def _teach_folder(store: Path, folder: Path, dry_run: bool, warn_share: float | None) -> None:
+    """Teach all sub-folders of a folder."""
+    if not folder.is_dir():
+        raise UserError(f"give the photos of the class {folder}, or a folder that holds a folder per class")
+    from fairshot.teaching import teach_folder
+    from fairshot.teaching.errors import ClassesRefused
+
+    with _open(store) as opened:
+        done = teach_folder(opened, folder, ConsoleReporter(), dry_run, **given(warn_share=warn_share))
+    _say(("would be taught: " if dry_run else "") + done.sentence())
+    if done.refused:
+        raise ClassesRefused(done.refused)
+
+
 def predict_command(
     store: StoreFolder,
     images: Photos,
     top: Annotated[int, typer.Option(help="How many classes to show.", min=1)] = 5,
     as_json: AsJson = False,
 ) -> None:
-    """Say what images show."""
+    """Say what images show.
+
+    Example: fairshot predict my-store drawings/test/umbrella --top 3
+    """
     with _open(store) as opened:
         read = opened.read(image_files(images))
         predictions = opened.predict(read.pictures, top)
@@ -195,8 +230,11 @@ def predict_command(
 
 
 def forget_command(store: StoreFolder, name: Name) -> None:
-    """Take a class out; undo brings it back."""
-    with _open(store) as opened:
+    """Take a class out; undo brings it back.
+
+    Example: fairshot forget my-store umbrella
+    """
+    with _records(store) as opened:
         opened.forget(name)
     _say(f"{name} is forgotten; to bring it back: fairshot undo {store}")
 
@@ -206,8 +244,11 @@ def rename_command(
     name: Name,
     new_name: Annotated[str, typer.Argument(metavar="NEW_NAME", help="Its new name.")],
 ) -> None:
-    """Give a class another name."""
-    with _open(store) as opened:
+    """Give a class another name.
+
+    Example: fairshot rename my-store umbrella parasol
+    """
+    with _records(store) as opened:
         opened.rename(name, new_name)
     _say(f"{name} is called {new_name} now")
 
@@ -217,22 +258,31 @@ def merge_command(
     name: Name,
     into: Annotated[str, typer.Argument(metavar="INTO", help="Another class.")],
 ) -> None:
-    """Put all that is known of one class into another."""
-    with _open(store) as opened:
+    """Put all that is known of one class into another.
+
+    Example: fairshot merge my-store parasol umbrella
+    """
+    with _records(store) as opened:
         opened.merge(name, into)
     _say(f"{name} is part of {into} now")
 
 
 def undo_command(store: StoreFolder) -> None:
-    """Take back the last change that still stands; again for the one before."""
-    with _open(store) as opened:
+    """Take back the last change that still stands; again for the one before.
+
+    Example: fairshot undo my-store
+    """
+    with _records(store) as opened:
         undone = opened.undo()
     _say(f"undone: {undone.sentence()}")
 
 
 def history_command(store: StoreFolder, as_json: AsJson = False) -> None:
-    """List what was done, the latest first."""
-    with _open(store) as opened:
+    """List what was done, the latest first.
+
+    Example: fairshot history my-store
+    """
+    with _records(store) as opened:
         events = opened.history()
     if as_json:
         _print_json([asdict(event) for event in events])
@@ -243,8 +293,11 @@ def history_command(store: StoreFolder, as_json: AsJson = False) -> None:
 
 
 def classes_command(store: StoreFolder, as_json: AsJson = False) -> None:
-    """List the classes: base ones in the order of training, then taught ones by name."""
-    with _open(store) as opened:
+    """List the classes: base ones in the order of training, then taught ones by name.
+
+    Example: fairshot classes my-store
+    """
+    with _records(store) as opened:
         infos = opened.classes()
     if as_json:
         _print_json([asdict(info) for info in infos])
@@ -257,7 +310,10 @@ def classes_command(store: StoreFolder, as_json: AsJson = False) -> None:
 
 
 def adapt_command(store: StoreFolder, images: Photos) -> None:
-    """Move classes a little towards unlabelled images that surely show them (Calibration)."""
+    """Move classes a little towards unlabelled images that surely show them (Calibration).
+
+    Example: fairshot adapt my-store photos
+    """
     with _open(store) as opened:
         adaptation = opened.adapt(image_files(images))
     print_skipped(adaptation.skipped)
@@ -293,10 +349,19 @@ def evaluate_command(
             max=1,
         ),
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a page of all figures with the wrong photos, page.html."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure accuracy, balance, confidence and the finding of unknown things on a folder of images."""
-    from fairshot.teaching import choose_confidence, evaluate, read_folder
+    """Measure accuracy, balance, confidence and the finding of unknown things on a folder of images.
+
+    Tells which classes are confused, and which photos are answered wrongly.
+
+    Example: fairshot evaluate my-store drawings/test
+    """
+    from fairshot.teaching import choose_confidence, evaluate, find_mistakes, read_folder
 
     with _open(store) as opened:
         labelled = read_folder(opened, folder, ConsoleReporter("evaluate"))
@@ -306,11 +371,37 @@ def evaluate_command(
                 "confidence and threshold are chosen on every second image; the figures are of the others"
             )
         measured = evaluate(opened, labelled, **given(rejection_rate=reject))
+        mistakes = find_mistakes(opened, labelled)
+        if page is not None:
+            from fairshot.teaching import write_evaluation_page  # draws: seconds to import
+
+            title = f"{store.resolve().name} on {folder.resolve().name}"
+            write_evaluation_page(page, opened, measured, mistakes, title, this_command())
     if as_json:
-        _print_json({**asdict(measured), "balance": measured.balance})
+        _print_json({**asdict(measured), "balance": measured.balance, **asdict(mistakes)})
         return
     for label, value in measured.rows():
         _say(f"{label:44} {value}")
+    _say_mistakes(mistakes)
+    if page is not None:
+        _say(f"\n{page}: all of this with the wrong photos")
+
+
+def _say_mistakes(mistakes: Mistakes) -> None:
+    """Name the most frequent confusions and some of the wrong photos."""
+    if not mistakes.wrong:
+        _say("\nno image is answered wrongly")
+        return
+    surest_first = sorted(mistakes.wrong, key=lambda each: -each.confidence)
+    for title, lines in (
+        ("confusions, the most frequent first", [each.sentence() for each in mistakes.confusions]),
+        ("wrong photos, the surest first", [f"{each.file}  {each.sentence}" for each in surest_first]),
+    ):
+        _say(f"\n{title}")
+        for line in lines[:MOST_NAMED]:
+            _say(f"  {line}")
+        if len(lines) > MOST_NAMED:
+            _say(f"  and {len(lines) - MOST_NAMED:,} more; --page FILE shows them, --json lists them")
 
 
 def export_command(
@@ -319,7 +410,10 @@ def export_command(
         Path, typer.Argument(metavar="TARGET", help="model.onnx, or store.zip for the whole store.")
     ],
 ) -> None:
-    """Write the store as an ONNX model, checked against torch, or as one archive."""
+    """Write the store as an ONNX model, checked against torch, or as one archive.
+
+    Example: fairshot export my-store model.onnx
+    """
     from fairshot.teaching import export_archive, export_onnx
 
     if target.suffix == ".onnx":
@@ -340,11 +434,46 @@ def import_command(
     archive: Annotated[Path, typer.Argument(metavar="ARCHIVE", help="What fairshot export wrote.")],
     store: StoreFolder,
 ) -> None:
-    """Unpack a store from its archive."""
+    """Unpack a store from its archive.
+
+    Example: fairshot import my-store.zip another-store
+    """
     from fairshot.teaching import import_archive
 
     import_archive(archive, store)
     _say(f"{store}: ready")
+
+
+def import_photos_command(
+    export: Annotated[
+        Path, typer.Argument(metavar="EXPORT", help="JSON of Label Studio, or annotations in COCO's format.")
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write to: OUT/<class>/*.")],
+    images: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where the images are; the folder of EXPORT if not given."),
+    ] = None,
+    margin: Annotated[
+        float | None,
+        typer.Option(min=0, max=2, help="Added around a box, as a share of its sides; a tenth if not given."),
+    ] = None,
+) -> None:
+    """Turn labelled images into a folder per class: whole images as they are, boxes cut out with a margin.
+
+    Example: fairshot import-photos result.json photos
+    """
+    from fairshot.teaching.photo_import import import_photos
+
+    report = import_photos(export, out, images, reporter=ConsoleReporter(), **given(margin=margin))
+    print_skipped(report.skipped)
+    for name, folder in report.renamed.items():
+        print_message(f"the folder of {name} is called {folder}")
+    there = sum(report.photos.values()) - report.written
+    _say(
+        f"{report.written:,} photos of {len(report.photos)} classes in {out}"
+        + (f"; {there:,} were there already" if there else "")
+    )
+    _say(f"to teach them: fairshot teach STORE {out}")
 
 
 def doodles_command(
@@ -354,6 +483,8 @@ def doodles_command(
     """Write drawings of the embedded benchmark as image files, to try a store with.
 
     FOLDER/teach holds classes that doodle runs are not trained on, FOLDER/test other drawings of all classes.
+
+    Example: fairshot doodles drawings
     """
     from fairshot.teaching.doodle_files import write_doodles
 
@@ -365,6 +496,13 @@ def _open(folder: Path) -> Store:
     from fairshot.teaching import Store
 
     return Store(folder)
+
+
+def _records(folder: Path) -> Records:
+    """Open what is recorded in a store, which needs no network and no torch."""
+    from fairshot.teaching import Records
+
+    return Records(folder)
 
 
 def _say(text: str) -> None:

@@ -69,6 +69,8 @@ def tradeoff_command(
     With several runs, all methods of a comparison get the gate that SSS has, each chosen on its own
     pseudo-novel classes: `fairshot report` shows what each then reaches beside its own decision. Methods
     that cannot have it, because their networks change or their classes are no prototypes, are named.
+
+    Example: fairshot tradeoff runs/demo/sss-seed0
     """
     # All this takes seconds to import, and --help needs none.
     from fairshot.evaluation.run_folder import LOG, PSEUDO_NOVEL, TRADEOFF_PAGE, is_finished

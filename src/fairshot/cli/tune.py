@@ -63,6 +63,8 @@ def tune_command(
     """Try a grid of settings on pseudo-novel classes made of base training images alone.
 
     Interrupted at any moment, the same command goes on where it stopped.
+
+    Example: fairshot tune doodles/sss --grid 'method.gamma=[0.1,0.2,0.4]'
     """
     # All this takes seconds to import, and --help needs none.
     from fairshot.evaluation.run_folder import LOG

@@ -62,6 +62,19 @@ def load_base_session(run: Path, recipe: Recipe, method: Method[Any], stream: St
         method.init_base_classifiers(stream.base.train)
 
 
+def trained_method(run: Path, recipe: Recipe, base_classes: int, total_classes: int) -> Method[Any]:
+    """Return the method of a run as its base session left it, without the images of the run."""
+    model = recipe.model.without_weights()  # they come from the run
+
+    def restore(tensors: dict[str, Tensor]) -> Method[Any]:
+        sizes = tensors["embedder.mean"].shape[1], base_classes, total_classes
+        method = build(recipe.method_name, recipe.method, model, *sizes)
+        method.restore(tensors)
+        return method
+
+    return load_model(run / MODEL, restore)
+
+
 def load_model(path: Path, restore: Callable[[dict[str, Tensor]], Restored]) -> Restored:
     """Restore something from the model of a run; one that does not fit the recipe of the run is refused."""
     tensors = read_tensors(path)

@@ -72,6 +72,6 @@ class ALICE(PrototypeMethod[ALICESettings]):
 
     def init_classifiers(self, features: Features, labels: Tensor) -> None:
         """Make base prototypes of the training images nearest the mean of their class."""
-        means = prototypes(features["g"], labels, range(self.base_classes))
+        means = prototypes(features["g"], labels, range(self.base_classes), features.get("weights"))
         chosen = nearest_to_mean(features["g"], labels, means, self.settings.balanced)
-        super().init_classifiers({"g": features["g"][chosen]}, labels[chosen])
+        super().init_classifiers({name: value[chosen] for name, value in features.items()}, labels[chosen])

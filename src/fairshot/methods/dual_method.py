@@ -99,6 +99,13 @@ class DualMethod(Method[SettingsT], Generic[SettingsT]):
         assert isinstance(settings, DualMethodSettings)
         return _views(settings).passes
 
+    @classmethod
+    def weighs_images(cls, settings: MethodSettings) -> bool:
+        """Prototypes can be weighted; mixtures and gates weigh all images alike."""
+        chosen: object = settings
+        assert isinstance(chosen, PrototypeSettings | MixtureSettings)
+        return chosen.weighs_images
+
     def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:
         """Put the SR module behind the backbone."""
         chosen = self.settings

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor
 
-from fairshot.benchmarks.pictures import Ints
+from fairshot.benchmarks.pictures import Floats, Ints
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.methods.method import MethodSettings
 from fairshot.methods.prototype_method import CosineMethod, CosineSettings
@@ -36,9 +36,9 @@ class EpisodicObjective(Objective):
         super().__init__()
         self.embedder, self.episode, self.settings = embedder, episode, settings
 
-    def order(self, labels: Ints, rng: np.random.Generator) -> Ints:
+    def order(self, labels: Ints, rng: np.random.Generator, weights: Floats | None) -> Ints:
         """Visit the images episode by episode."""
-        return self.episode.order(labels, rng)
+        return self.episode.order(labels, rng, weights)
 
     def split(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Split the features of all processes into support and queries of the episodes."""

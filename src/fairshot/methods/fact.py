@@ -135,6 +135,10 @@ class FACT(PrototypeMethod[FACTSettings]):
         blend = (1 - share) * (self.settings.scale * cosines).softmax(1) + share * virtual.softmax(1)
         return blend.masked_fill(ruled_out, -torch.inf)
 
+    def probabilities(self, features: Features) -> Tensor:
+        """The scores are probabilities."""
+        return self.scores(features).double()
+
     def virtual_similarities(self, g: Tensor) -> Tensor:
         """Return, for each class, its similarity to the virtual prototypes an image is most similar to."""
         virtual = self.virtual[:, None]

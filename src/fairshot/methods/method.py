@@ -17,6 +17,8 @@ from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Settings
 from fairshot.training.loop import Objective, Trainer
 
+COSINE_SCALE = 16.0  # of cosines in a softmax, where the loss of a method has no scale of its own
+
 
 class MethodSettings(Settings):
     """The settings of one method: the section `method` of a recipe."""
@@ -115,7 +117,7 @@ class Method(ABC, Generic[SettingsT]):
 
     def init_base_classifiers(self, base: LabelledPictures, reporter: Reporter = SILENT) -> None:
         """Make the classifiers of the base session with the network as it is trained."""
-        self.init_classifiers(self.embed(base.pictures, reporter), self._labels(base))
+        self.init_classifiers(self._features(base, reporter), self._labels(base))
 
     def train_base(self, base: LabelledPictures, trainer: Trainer) -> None:
         """Train the network; methods with several phases override this."""
@@ -123,7 +125,7 @@ class Method(ABC, Generic[SettingsT]):
 
     def learn(self, shots: LabelledPictures) -> None:
         """Learn new classes from a few pictures each."""
-        self.add_classes(self.embed(shots.pictures), self._labels(shots))
+        self.add_classes(self._features(shots), self._labels(shots))
 
     def adapt(self, features: Features) -> None:
         """Learn from unlabelled pictures; most methods do not."""
@@ -141,6 +143,23 @@ class Method(ABC, Generic[SettingsT]):
     def predict(self, features: Features) -> Tensor:
         """Return the predicted class id of each picture (N,)."""
         return self.scores(features).argmax(dim=1)
+
+    def probabilities(self, features: Features) -> Tensor:
+        """Return a probability of each class seen (N, C), in float64; the highest is the prediction.
+
+        It is the softmax of the scores, scaled as in the training loss if that has a scale.
+        """
+        scale = float(getattr(self.settings, "scale", COSINE_SCALE))
+        return (scale * self.scores(features).double()).softmax(dim=1)
+
+    @classmethod
+    def weighs_images(cls, settings: MethodSettings) -> bool:
+        """Return whether labelled images may have weights, in the training and in the classifiers.
+
+        A method for which that is so finds them beside the features, under the name `weights` (N,).
+        """
+        del settings
+        return False
 
     @classmethod
     def passes(cls, settings: MethodSettings) -> int:
@@ -183,6 +202,13 @@ class Method(ABC, Generic[SettingsT]):
         """Return the tensors whose names have this prefix, without it, on the device of the network."""
         own = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
         return {key: value.to(self.embedder.device) for key, value in own.items()}
+
+    def _features(self, given: LabelledPictures, reporter: Reporter = SILENT) -> Features:
+        """Return the features of labelled pictures, and the weights of these if they have any."""
+        features = self.embed(given.pictures, reporter)
+        if given.weights is None:
+            return features
+        return features | {"weights": torch.from_numpy(given.weights).to(self.embedder.device)}
 
     def _labels(self, pictures: LabelledPictures) -> Tensor:
         return torch.from_numpy(pictures.labels).to(self.embedder.device)

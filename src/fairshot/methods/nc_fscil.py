@@ -61,7 +61,7 @@ def simplex_etf(classes: int, width: int) -> Tensor:
     """
     rotation: Tensor = nn.init.orthogonal_(torch.empty(width, classes))
     centred = torch.eye(classes) - 1 / classes
-    return normalize((rotation @ centred).T, dim=1)
+    return normalize((rotation @ centred).T.contiguous(), dim=1)  # as it is loaded: to the same bits
 
 
 class Neck(nn.Module):
@@ -180,6 +180,12 @@ class NCFSCIL(ProjectorMethod[NCFSCILSettings]):
         self.vertices = simplex_etf(self.total_classes, width)
         return embedder
 
+    @classmethod
+    def weighs_images(cls, settings: MethodSettings) -> bool:
+        """Fine-tuning weighs all shots alike."""
+        del settings
+        return False
+
     def objective(self) -> DotRegression:
         return DotRegression(self.embedder, self.vertices, self.settings)
 
@@ -193,8 +199,9 @@ class NCFSCIL(ProjectorMethod[NCFSCILSettings]):
             )
         old = torch.arange(self.seen_classes, device=labels.device)
         g = torch.cat([features["g"][:, 0], means[old, 0]]).clone()
-        self.embedder.follow_with(self.tuned(g, torch.cat([labels, old])), self.settings.width)
-        self.prototypes, self.counts = means, counts
+        embedder = copy.deepcopy(self.embedder)  # a copy of this method may share the present one
+        embedder.follow_with(self.tuned(g, torch.cat([labels, old])), self.settings.width)
+        self.embedder, self.prototypes, self.counts = embedder, means, counts
 
     def tuned(self, g: Tensor, labels: Tensor) -> nn.Module:
         """Return a copy of the neck, fine-tuned on features g and their labels.

@@ -55,12 +55,13 @@ class PrototypeMethod(Method[SettingsT], Generic[SettingsT]):
 
     buffers: ClassVar[tuple[str, ...]] = ("prototypes", "counts")
     prototypes: Tensor  # (C, V, d)
-    counts: Tensor  # (C,) pictures behind each prototype
+    counts: Tensor  # (C,) pictures behind each prototype, or the sum of their weights
 
     def init_classifiers(self, features: Features, labels: Tensor) -> None:
         """Take the mean feature of each base class."""
-        self.prototypes = prototypes(features["g"], labels, range(self.base_classes))
-        self.counts = labels.bincount(minlength=self.base_classes)
+        weights = features.get("weights")
+        self.prototypes = prototypes(features["g"], labels, range(self.base_classes), weights)
+        self.counts = labels.bincount(weights, minlength=self.base_classes)
 
     def add_classes(self, features: Features, labels: Tensor) -> None:
         """Add the mean feature of each new class; further pictures of known classes update their means."""
@@ -69,12 +70,19 @@ class PrototypeMethod(Method[SettingsT], Generic[SettingsT]):
     def extended(self, features: Features, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Return prototypes and counts that include these pictures; the method itself is not changed."""
         known, new = split_known(labels, self.seen_classes)
-        g = features["g"]
-        P, counts = calibrate_labelled(self.prototypes, self.counts, g[known], labels[known])
+        g, weights = features["g"], features.get("weights")
+        of_known = None if weights is None else weights[known]
+        P, counts = calibrate_labelled(self.prototypes, self.counts, g[known], labels[known], of_known)
         if new:
-            P = torch.cat([P, prototypes(g, labels, new)])
-            counts = torch.cat([counts, labels.bincount()[new.start :]])
+            P = torch.cat([P, prototypes(g, labels, new, weights)])
+            counts = torch.cat([counts, labels.bincount(weights)[new.start :]])
         return P, counts
+
+    @classmethod
+    def weighs_images(cls, settings: MethodSettings) -> bool:
+        """Means can be weighted; a method that learns otherwise from its shots says that it cannot."""
+        del settings
+        return True
 
     def similarities(self, features: Features) -> Tensor:
         """Return how similar each picture is to each class seen (N, C): the cosine with its prototype."""

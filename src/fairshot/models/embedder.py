@@ -193,8 +193,7 @@ class Embedder(nn.Module):
 
     def test_view(self, pictures: DevicePictures) -> Tensor:
         """Return the centre of each picture, resized to the network's input size."""
-        boxes = centre_boxes(pictures.sizes, self.settings.centre_share).to(torch.float32)
-        return crop_resize(pictures, boxes, self.settings.size)
+        return central_view(pictures, self.settings)
 
     def _features(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return the float32 features of a batch, computed in bf16 on a GPU and in float32 on a CPU."""
@@ -203,6 +202,12 @@ class Embedder(nn.Module):
         with torch.autocast("cuda", torch.bfloat16, enabled=images.is_cuda):
             g, g_tilde = self(images)
         return g.float(), g_tilde.float()
+
+
+def central_view(pictures: DevicePictures, settings: ModelSettings) -> Tensor:
+    """Return the centre of each picture, resized to the input size of a network (N, C, size, size)."""
+    boxes = centre_boxes(pictures.sizes, settings.centre_share).to(torch.float32)
+    return crop_resize(pictures, boxes, settings.size)
 
 
 def _per_channel(values: tuple[float, ...], channels: int) -> list[float]:

@@ -80,7 +80,7 @@ def render_page(
         command=command,
         further=further,
         version=metadata.version("fairshot"),
-        style=Markup(_palette() + _data("report.css")),  # noqa: S704 - of the package
+        style=style_sheet(),
         charts=Markup(_data("charts.js")),  # noqa: S704 - of the package
         script=Markup(_data("report.js")),  # noqa: S704 - of the package
     )
@@ -130,6 +130,11 @@ def _curves(benchmark: BenchmarkSection) -> Markup:
 
 def _over_sessions(group: Group, measure: SessionMeasure) -> list[Spread | None]:
     return [group.session(t, measure.pick) for t in range(group.session_count)]
+
+
+def style_sheet() -> Markup:
+    """Return the style of our pages: colours, and how their parts look on paper, screens and phones."""
+    return Markup(_palette() + _data("report.css"))  # noqa: S704 - of the package
 
 
 def _palette() -> str:

@@ -107,14 +107,15 @@ class BenchmarkSection:
 
 
 def write_report(
-    paths: Sequence[Path], out: Path | None = None, command: str = "", reporter: Reporter = SILENT
+    paths: Sequence[str | Path], out: Path | None = None, command: str = "", reporter: Reporter = SILENT
 ) -> Path:
     """Write the report of all runs found at the paths; return the page.
 
     Without `out` it goes to a folder `report` beside the runs, or into the run if there is but one. Folders
     below the paths that hold further runs are named, with the command that reports them.
     """
-    folders = find_runs(paths)
+    given = [Path(path) for path in paths]
+    folders = find_runs(given)
     out = out or Path(os.path.commonpath([folder.absolute() for folder in folders])) / "report"
     runs = without_repeats([read_run(folder) for folder in folders])
     results = [run.result for run in runs if run.result is not None]
@@ -125,7 +126,7 @@ def write_report(
         benchmarks.append(write_benchmark(name, groups, runs, writer, reporter))
     further = {
         shlex.join(["fairshot", "report", str(folder)]): count
-        for folder, count in find_collections(paths).items()
+        for folder, count in find_collections(given).items()
     }
     write_atomically(out / PAGE, render_page(benchmarks, runs, command, further).encode())
     for line, count in further.items():
@@ -139,20 +140,10 @@ def write_benchmark(
     name: str, groups: list[Group], runs: Sequence[Run], writer: FigureWriter, reporter: Reporter = SILENT
 ) -> BenchmarkSection:
     """Write all figures and tables that the runs on one benchmark allow."""
-    task = task_of(groups[0].results[0])
-    alike = [run for run in runs if run.result is not None and task_of(run.result) == task]
+    alike = _alike(groups, runs)
     own = [run for run in alike if any(group.holds(run.result) for group in groups)]
     rows = published().on(groups[0].official, groups[0].session_count)
-    gated = {id(run.result): run.trade_off for run in alike if run.trade_off is not None}
-    everything = [run.result for run in alike if run.result]
-    overview = [summary_table(groups), diagnosis_table(groups)]
-    if (significance := significance_table(groups, everything)) is not None:
-        overview.append(significance)
-    if (with_gate := gate_table(groups, gated)) is not None:
-        overview.append(with_gate)
-    tables = [*comparison_tables(groups, rows), *ablation_tables(groups, published())]
-    if (orders := orders_table(everything, groups)) is not None:
-        tables.append(orders)
+    overview, tables = _tables(groups, alike)
     files = {t.key: write_table(t, writer.out / "tables", writer.prefix) for t in (*overview, *tables)}
     return BenchmarkSection(
         name,
@@ -166,6 +157,36 @@ def write_benchmark(
         confusion_files=writer.write("confusion", classes.confusion(groups)).files,
         published=rows,
     )
+
+
+def report_tables(paths: Sequence[str | Path]) -> dict[str, list[Table]]:
+    """Return the tables of the report of all runs found at the paths, by benchmark; nothing is written."""
+    runs = without_repeats([read_run(folder) for folder in find_runs([Path(path) for path in paths])])
+    results = [run.result for run in runs if run.result is not None]
+    found = {}
+    for name, groups in by_benchmark(ranked(group_results(in_main_order(results)))).items():
+        overview, tables = _tables(groups, _alike(groups, runs))
+        found[name] = [*overview, *tables]
+    return found
+
+
+def _alike(groups: list[Group], runs: Sequence[Run]) -> list[Run]:
+    """Return the runs on the same images and sessions, in whatever order the classes came."""
+    task = task_of(groups[0].results[0])
+    return [run for run in runs if run.result is not None and task_of(run.result) == task]
+
+
+def _tables(groups: list[Group], alike: Sequence[Run]) -> tuple[list[Table], list[Table]]:
+    """Return the tables of an overview and the others."""
+    rows = published().on(groups[0].official, groups[0].session_count)
+    results = [run.result for run in alike if run.result]
+    gated = {id(run.result): run.trade_off for run in alike if run.trade_off is not None}
+    further = [significance_table(groups, results), gate_table(groups, gated)]
+    overview = [summary_table(groups), diagnosis_table(groups), *(t for t in further if t is not None)]
+    tables = [*comparison_tables(groups, rows), *ablation_tables(groups, published())]
+    if (orders := orders_table(results, groups)) is not None:
+        tables.append(orders)
+    return overview, tables
 
 
 def _draw(given: FigureInput, writer: FigureWriter) -> dict[str, list[ReportFigure]]:

@@ -13,13 +13,20 @@ from fairshot.server.schemas import (
     BalanceResponse,
     ClassRequest,
     ClassResponse,
+    CurveResponse,
     ErrorResponse,
     EventResponse,
     HealthResponse,
+    LabelRequest,
     MergeRequest,
+    MoveRequest,
+    PhotoResponse,
+    PhotosRequest,
     PredictionResponse,
+    RecentRequest,
     RenameRequest,
     TeachResponse,
+    UnsureResponse,
     data_url,
 )
 from fairshot.server.service import MOST_CANDIDATES, Service, Upload
@@ -27,6 +34,8 @@ from fairshot.teaching.balance import balance
 
 MOST_EVENTS = 1000
 MOST_THUMBNAILS = 20
+MOST_PHOTOS = 200  # in one response; further ones by `skip`
+MOST_UNSURE = 200
 LONGEST_NAME = 200  # of a file, in messages
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorResponse, "description": "The request cannot be read."},
@@ -46,7 +55,9 @@ def build_api(service: Service) -> APIRouter:
     api = APIRouter(prefix="/api", responses=ERRORS)
     _add_reading(api, service)
     _add_predicting(api, service)
+    _add_recent(api, service)
     _add_changing(api, service)
+    _add_changing_photos(api, service)
     return api
 
 
@@ -73,6 +84,16 @@ def _add_reading(api: APIRouter, service: Service) -> None:
         """Return small images of a class as data URLs; none of a class that does not exist."""
         return [data_url(image) for image in await service.read(lambda: store.thumbnails(name, limit))]
 
+    @api.get("/photos")
+    async def photos(
+        name: str,
+        limit: Annotated[int, Query(ge=1, le=MOST_PHOTOS)] = 100,
+        skip: Annotated[int, Query(ge=0, lt=2**31)] = 0,
+    ) -> list[PhotoResponse]:
+        """List the photos of a class, taught ones first; none of a class that does not exist."""
+        found = await service.read(lambda: store.photos(name, limit, skip))
+        return [PhotoResponse.of(photo) for photo in found]
+
     @api.get("/history")
     async def history(limit: Annotated[int, Query(ge=1, le=MOST_EVENTS)] = 100) -> list[EventResponse]:
         """List what was done, the latest first."""
@@ -82,16 +103,46 @@ def _add_reading(api: APIRouter, service: Service) -> None:
 def _add_predicting(api: APIRouter, service: Service) -> None:
     @api.post("/predict")
     async def predict(
-        images: Files, top: Annotated[int, Query(ge=1, le=MOST_CANDIDATES)] = 5
+        images: Files, top: Annotated[int, Query(ge=1, le=MOST_CANDIDATES)] = 5, remember: bool = True
     ) -> list[PredictionResponse]:
-        """Say what images show."""
-        predictions = await service.predict(_uploads(images), top)
-        return [PredictionResponse.of(prediction) for prediction in predictions]
+        """Say what images show; unless `remember` is false, they are among those asked lately then."""
+        return [
+            PredictionResponse.of(*each) for each in await service.predict(_uploads(images), top, remember)
+        ]
 
     @api.get("/balance")
     async def show_balance() -> BalanceResponse:
         """Compare base and taught classes on the images the store keeps."""
         return BalanceResponse.model_validate(await service.compute(lambda: balance(service.store)))
+
+    @api.get("/learning-curves")
+    async def learning_curves() -> list[CurveResponse]:
+        """Estimate the accuracy of taught classes at 1, 2, ... photos, the worst first, and advise."""
+        return [CurveResponse.of(curve) for curve in await service.learning_curves()]
+
+
+def _add_recent(api: APIRouter, service: Service) -> None:
+    store = service.store
+
+    @api.get("/recent")
+    async def recent(
+        limit: Annotated[int, Query(ge=1, le=MOST_UNSURE)] = 50,
+        top: Annotated[int, Query(ge=1, le=MOST_CANDIDATES)] = 3,
+    ) -> list[UnsureResponse]:
+        """List pictures asked lately, the most doubtful first, answered as the store is now."""
+        found = await service.unsure(limit, top)
+        return await service.read(lambda: [UnsureResponse.of(each) for each in found])
+
+    @api.post("/recent/teach")
+    async def teach_recent(request: LabelRequest) -> TeachResponse:
+        """Teach a class from pictures asked lately."""
+        report = await service.teach_recent(request.name, request.ids, request.dry_run)
+        return await service.read(lambda: TeachResponse.of(report, store.image_thumbnails))
+
+    @api.post("/recent/dismiss", status_code=204)
+    async def dismiss(request: RecentRequest) -> None:
+        """Keep pictures asked lately no longer: their answers are right, or they do not matter."""
+        service.dismiss(request.ids)
 
 
 def _add_changing(api: APIRouter, service: Service) -> None:
@@ -124,6 +175,20 @@ def _add_changing(api: APIRouter, service: Service) -> None:
     async def undo() -> EventResponse:
         """Undo the last change that is not undone yet."""
         return EventResponse.of(await service.compute(store.undo))
+
+
+def _add_changing_photos(api: APIRouter, service: Service) -> None:
+    store = service.store
+
+    @api.post("/photos/drop", status_code=204)
+    async def drop(request: PhotosRequest) -> None:
+        """Take taught photos out of a class, which is forgotten with the last of them."""
+        await service.compute(lambda: store.drop(request.name, request.photos))
+
+    @api.post("/photos/move", status_code=204)
+    async def move(request: MoveRequest) -> None:
+        """Put taught photos of a class into another one, known or new."""
+        await service.compute(lambda: store.move(request.name, request.photos, request.into))
 
 
 def _uploads(files: list[UploadFile]) -> list[Upload]:

@@ -44,7 +44,7 @@ def build_app(store: Store, token: str | None = None, limits: Limits | None = No
     app.include_router(build_api(service))
     patch_fastapi(app, redirect_from_root_to_docs=False)
     _explain_errors(app, store.folder)
-    add_page(app, store)
+    add_page(app, service)
     if token is not None:
         add_login(app, token)
     return Guard(app, service.limits, service.metrics, token)

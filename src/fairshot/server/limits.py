@@ -38,5 +38,8 @@ class Limits:
 
     decoded_bytes: int = 128 * 2**20  # of all decoded images that are not answered yet
     request_decoded_bytes: int = 32 * 2**20  # the same of one request
+    recent_pictures: int = 200  # asked lately and kept in memory, for people to say what they show
+    recent_bytes: int = 32 * 2**20  # of those, together
+
     waiting: int = 64  # images that may wait for an answer; further ones are refused
     batch: int = 16  # images answered together

@@ -11,20 +11,22 @@ from fastapi.staticfiles import StaticFiles
 from fastapi.templating import Jinja2Templates
 
 from fairshot.server.guard import COOKIE, LOGIN, STATIC, is_token
-from fairshot.teaching.store import Store
+from fairshot.server.service import Service
 
 FOLDER = Path(__file__).parent
 TEMPLATES = Jinja2Templates(FOLDER / "templates")  # every value in them is escaped
 
 
-def add_page(app: FastAPI, store: Store) -> None:
+def add_page(app: FastAPI, service: Service) -> None:
     """Add the page of a store, and the files it consists of."""
     app.mount(STATIC, StaticFiles(directory=FOLDER / "static"))
+    store = service.store
     values = {"store": store.folder.resolve().name, "drawings": store.network.drawing_side is not None}
 
     @app.get("/", include_in_schema=False)
     async def page(request: Request) -> Response:
-        return TEMPLATES.TemplateResponse(request, "page.html", {**values})
+        empty = await service.read(lambda: not store.snapshot().rows)
+        return TEMPLATES.TemplateResponse(request, "page.html", {**values, "empty": empty})
 
 
 def add_login(app: FastAPI, token: str) -> None:

@@ -18,18 +18,23 @@ from typing import Any, NamedTuple, TypeVar
 from starlette.datastructures import UploadFile
 
 from fairshot.benchmarks.pictures import Bytes, Pictures
+from fairshot.models.embedder import Features
 from fairshot.server.batching import Batcher
 from fairshot.server.decoding import Decoders
 from fairshot.server.errors import Refused
 from fairshot.server.limits import Limits
 from fairshot.server.metrics import Metrics
+from fairshot.server.recent import AskedPicture, RecentPictures, Unsure, by_doubt
+from fairshot.teaching.learning_curve import ClassCurve
 from fairshot.teaching.names import checked_name
 from fairshot.teaching.network import Photo
+from fairshot.teaching.photos import fingerprint
 from fairshot.teaching.store import Prediction, Store
 from fairshot.teaching.teach_report import TeachReport
 
 T = TypeVar("T")
 MOST_CANDIDATES = 100
+ID_LENGTH = 32  # hexadecimal digits of the fingerprint of a picture
 
 
 class Upload(NamedTuple):
@@ -37,6 +42,14 @@ class Upload(NamedTuple):
 
     name: str
     file: UploadFile  # read when its turn has come: many may be waiting
+
+
+class Answered(NamedTuple):
+    """The answer for a picture, and by what it can be answered again."""
+
+    prediction: Prediction
+    id: str  # of the picture, by its pixels
+    features: Features
 
 
 class Service:
@@ -53,6 +66,8 @@ class Service:
         self._pictures = asyncio.Semaphore(max(limits.decoded_bytes // preparation.most_bytes, 1))
         self._pictures_per_request = max(limits.request_decoded_bytes // preparation.most_bytes, 1)
         self._batcher = Batcher(self._predict, limits.batch, limits.waiting)
+        self._recent = RecentPictures(limits.recent_pictures, limits.recent_bytes)
+        self._curves: tuple[int, list[ClassCurve]] = (-1, [])  # by the version of the snapshot
 
     async def close(self) -> None:
         """Stop processes and threads; the store stays open."""
@@ -61,18 +76,57 @@ class Service:
         for threads in (self._computing, self._reading):
             threads.shutdown(cancel_futures=True)
 
-    async def predict(self, files: Sequence[Upload], top: int) -> list[Prediction]:
-        """Answer for image files."""
+    async def predict(
+        self, files: Sequence[Upload], top: int, remember: bool
+    ) -> list[tuple[Prediction, str | None]]:
+        """Answer for image files; with the ids of the pictures, if they are to be kept for a while."""
         ranks = itertools.count()
-        predictions = await self._each_picture(
-            files, lambda picture: self._batcher.submit(picture, next(ranks)), self._pictures_per_request
-        )
-        return [replace(each, top=each.top[:top]) for each in predictions]
+
+        async def ask(picture: Bytes) -> tuple[Prediction, str | None]:
+            prediction, picture_id, features = await self._batcher.submit(picture, next(ranks))
+            if remember:
+                self._recent.add(AskedPicture(picture_id, picture, features))
+            kept = picture_id if picture_id in self._recent else None
+            return replace(prediction, top=prediction.top[:top]), kept
+
+        return await self._each_picture(files, ask, self._pictures_per_request)
+
+    async def unsure(self, at_most: int, top: int) -> list[Unsure]:
+        """Return the pictures asked lately, the most doubtful first, answered as the store is now."""
+        recent = self._recent.all()
+        return (await self.compute(lambda: by_doubt(self.store, recent, top)))[:at_most]
+
+    def dismiss(self, ids: Sequence[str]) -> None:
+        """Keep pictures asked lately no longer."""
+        self._recent.remove(ids)
+
+    async def teach_recent(self, name: str, ids: Sequence[str], dry_run: bool = False) -> TeachReport:
+        """Teach a class from pictures asked lately, which are not unsure any more then."""
+        name = checked_name(name)
+        embedded = [await self._embed(each.picture) for each in self._recent.take(ids)]
+        report = await self._teach(name, embedded, dry_run)
+        if not dry_run:
+            self._recent.remove(ids)
+        return report
+
+    async def learning_curves(self) -> list[ClassCurve]:
+        """Return the accuracy of taught classes by their photos, computed once per state of the store."""
+
+        def curves() -> list[ClassCurve]:
+            version = self.store.snapshot().version
+            if self._curves[0] != version:
+                self._curves = version, self.store.learning_curves()
+            return self._curves[1]
+
+        return await self.compute(curves)
 
     async def teach(self, name: str, files: Sequence[Upload], dry_run: bool = False) -> TeachReport:
         """Teach a class from image files."""
         name = checked_name(name)
         embedded = await self._each_picture(files, self._embed, 1)  # predictions come in between
+        return await self._teach(name, embedded, dry_run)
+
+    async def _teach(self, name: str, embedded: Sequence[list[Photo]], dry_run: bool) -> TeachReport:
         photos = [photo for each in embedded for photo in each]
         report = await self.compute(lambda: self.store.teach(name, photos, dry_run))
         self.metrics.teachings.inc(not dry_run and report.photos > 0)
@@ -130,14 +184,20 @@ class Service:
     async def _embed(self, picture: Bytes) -> list[Photo]:
         return await self.compute(partial(self.store.embed, Pictures.from_list([picture])))
 
-    async def _predict(self, pictures: list[Bytes]) -> list[Prediction]:
+    async def _predict(self, pictures: list[Bytes]) -> list[Answered]:
         self.metrics.batches.observe(len(pictures))
-        together = Pictures.from_list(pictures)
-        predictions = await self.compute(lambda: self.store.predict(together, MOST_CANDIDATES))
-        unknown = sum(prediction.answer is None for prediction in predictions)
+        answered = await self.compute(partial(self._answer, pictures))
+        unknown = sum(each.prediction.answer is None for each in answered)
         self.metrics.answers.labels("unknown").inc(unknown)
-        self.metrics.answers.labels("known").inc(len(predictions) - unknown)
-        return predictions
+        self.metrics.answers.labels("known").inc(len(answered) - unknown)
+        return answered
+
+    def _answer(self, pictures: list[Bytes]) -> list[Answered]:
+        features = self.store.network.embed(Pictures.from_list(pictures))
+        predictions = self.store.predict(features, MOST_CANDIDATES)
+        each = [{kind: rows[[i]] for kind, rows in features.items()} for i in range(len(pictures))]
+        ids = [fingerprint(picture).hex()[:ID_LENGTH] for picture in pictures]
+        return [Answered(*found) for found in zip(predictions, ids, each, strict=True)]
 
 
 def _close(stack: ExitStack, _: object) -> None:

@@ -150,7 +150,9 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def build_server(store: Store, token: str | None = None) -> uvicorn.Server:
+def build_server(
+    store: Store, token: str | None = None, recent_pictures: int = Limits.recent_pictures
+) -> uvicorn.Server:
     """Return the server of a store, not started yet."""
     settings: dict[str, Any] = {
         "http": HeaderTimeoutProtocol,
@@ -161,9 +163,15 @@ def build_server(store: Store, token: str | None = None) -> uvicorn.Server:
         "timeout_keep_alive": 5,
         "timeout_graceful_shutdown": GRACEFUL_SECONDS,
     }
-    return BoundedShutdown(uvicorn.Config(build_app(store, token), **settings))
+    limits = Limits(recent_pictures=recent_pictures)
+    return BoundedShutdown(uvicorn.Config(build_app(store, token, limits), **settings))
 
 
-def serve(store: Store, listener: socket.socket, token: str | None) -> None:
+def serve(
+    store: Store,
+    listener: socket.socket,
+    token: str | None,
+    recent_pictures: int = Limits.recent_pictures,
+) -> None:
     """Serve a store until interrupted."""
-    build_server(store, token).run(sockets=[listener])
+    build_server(store, token, recent_pictures).run(sockets=[listener])

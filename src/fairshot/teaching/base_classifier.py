@@ -12,9 +12,9 @@ from fairshot.classifiers.dual import DualClassifier, PrototypeSettings
 from fairshot.classifiers.prototype_classifier import Prototypes, ResistingPrototypes
 from fairshot.classifiers.resistance import no_delta
 from fairshot.errors import UserError
+from fairshot.teaching.base_counts import CLASSIFIER as CLASSIFIER
 from fairshot.teaching.network import Network, read_tensors, write_tensors
 
-CLASSIFIER = "classifier.safetensors"
 WHAT = "the classifier of a store"
 MEANS = ("h.means", "h_tilde.means", "h_tilde.trained", "gate.prototypes", "gate.metric_shares")
 

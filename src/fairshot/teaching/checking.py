@@ -42,6 +42,8 @@ EVENTS = {  # the details of each kind of event
     "forget": _detail(name=Name),
     "rename": _detail(name=Name, to=Name),
     "merge": _detail(name=Name, into=Name),
+    "drop": _detail(name=Name, photos=Count),
+    "move": _detail(name=Name, photos=Count, into=Name),
     "adapt": _detail(images=Count),
     "confidence": _detail(source=Text),
 }

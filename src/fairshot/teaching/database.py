@@ -3,7 +3,9 @@
 Recorded are: the class that a base class or an image belongs to, the name of a class, which unlabelled
 samples calibrate, and the settings. Every change of one is a row of `changes` with its value before and
 after; an event is undone by writing the values before. The tables `prototypes` and `delta` are derived from
-the recorded values, and are kept so that opening a store computes little.
+the recorded values, and are kept so that opening a store computes little. Without a row in `delta` they do
+not hold, and are derived anew before anything is answered: what changes recorded values without torch, which
+takes seconds to import, leaves them so.
 
 Every row has a checksum of its values. A statement that changes a row leaves its checksum empty, and
 `transaction` fills in those that are empty. `check_content` compares all of them when a store is opened.
@@ -17,13 +19,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from fairshot.errors import CannotWrite, UserError
 from fairshot.teaching.errors import StoreDamaged
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 DATABASE = "store.sqlite"
 FORMAT = 3
@@ -249,6 +253,16 @@ def read_transaction(connection: sqlite3.Connection) -> Iterator[None]:
         connection.execute("COMMIT")
 
 
+def derived_hold(connection: sqlite3.Connection) -> bool:
+    """Whether the derived tables belong to the recorded values."""
+    return connection.execute("SELECT 1 FROM delta").fetchone() is not None
+
+
+def invalidate_derived(connection: sqlite3.Connection) -> None:
+    """Have the derived tables derived anew by whoever needs them next."""
+    connection.execute("DELETE FROM delta")
+
+
 def to_blob(tensor: Tensor) -> bytes:
     """Return the values of a float32 or int64 tensor as little-endian bytes."""
     array = tensor.detach().cpu().contiguous().numpy()
@@ -257,5 +271,7 @@ def to_blob(tensor: Tensor) -> bytes:
 
 def from_blobs(blobs: list[bytes], shape: tuple[int, ...], dtype: str = "<f4") -> Tensor:
     """Stack what `to_blob` made of tensors of one shape."""
+    import torch  # not needed to list classes or to undo, and takes seconds to import
+
     array = np.frombuffer(bytearray().join(blobs), dtype=dtype).reshape(len(blobs), *shape)
     return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))

@@ -23,8 +23,6 @@ from fairshot.teaching.network import Network, Photo
 
 AT_ONCE = 256  # classes derived together
 
-# Of an image: that it counts for the prototype of its class.
-TAUGHT = "(SELECT class FROM base WHERE base.id = images.sample_of) IS NOT images.class"
 _IMAGES = """
 SELECT g, g_tilde FROM images
 WHERE class = ? AND class IN (SELECT id FROM classes WHERE name IS NOT NULL)

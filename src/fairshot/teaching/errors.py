@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from fairshot.errors import UserError, did_you_mean
@@ -61,6 +61,20 @@ class UnknownClass(UserError):
         super().__init__(f"there is no class {name!r}{did_you_mean(name, names)}")
 
 
+class UnknownPhotos(UserError):
+    """Photos were to be taken out of a class that they are not taught to."""
+
+    def __init__(self, name: str, photos: Sequence[int]) -> None:
+        self.name, self.photos = name, tuple(photos)
+        which = (
+            f"the photos {', '.join(map(str, photos[:5]))} are" if photos else "no photo was named that is"
+        )
+        super().__init__(
+            f"{which} not among the photos taught to {name!r}; training images of base classes stay, and "
+            "others may have been moved meanwhile"
+        )
+
+
 class ClassExists(UserError):
     """A class was to get the name of another one."""
 
@@ -77,6 +91,32 @@ class UnreadablePhotos(UserError):
         file, reason = next(iter(self.reasons.items()))
         number = len(self.reasons)
         super().__init__(f"{number} images cannot be read: " * (number > 1) + f"{file}: {reason}")
+
+
+class NoClassFolders(UserError):
+    """A folder was to be taught whose sub-folders hold no image."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        what = "holds no sub-folders with images" if folder.is_dir() else "is not a folder"
+        super().__init__(f"{folder} {what}; expected {folder}/<class>/<image>.jpg (or .png, ...)")
+
+
+class ClassesRefused(UserError):
+    """Sub-folders that could not be taught as classes, and why; the others were."""
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        self.reasons = dict(reasons)
+        told = "; ".join(f"{name}: {reason}" for name, reason in self.reasons.items())
+        super().__init__(f"not taught: {told}")
+
+
+class ExportRefused(UserError):
+    """An export of labelled images that no photo can be taken from."""
+
+    def __init__(self, export: Path, reason: str) -> None:
+        self.export, self.reason = export, reason
+        super().__init__(f"{export}: no photo can be imported: {reason}")
 
 
 class TooFewHeldOut(UserError):

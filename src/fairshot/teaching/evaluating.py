@@ -6,7 +6,7 @@ Images in sub-folders whose names the store does not know should be answered "un
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from unicodedata import normalize
 
@@ -76,6 +76,7 @@ class LabelledFeatures:
 
     names: list[str]
     features: Features
+    files: list[Path] = field(default_factory=list)
 
     def halves(self) -> tuple[LabelledFeatures, LabelledFeatures]:
         """Halve the images, which come class by class: one half to choose something on, one to measure it."""
@@ -83,9 +84,8 @@ class LabelledFeatures:
 
     def take(self, chosen: slice) -> LabelledFeatures:
         """Return some of the images."""
-        return LabelledFeatures(
-            self.names[chosen], {key: value[chosen] for key, value in self.features.items()}
-        )
+        features = {key: value[chosen] for key, value in self.features.items()}
+        return LabelledFeatures(self.names[chosen], features, self.files[chosen])
 
 
 def read_folder(store: Store, folder: str | Path, reporter: Reporter = SILENT) -> LabelledFeatures:
@@ -97,6 +97,7 @@ def read_folder(store: Store, folder: str | Path, reporter: Reporter = SILENT) -
     if not paths:
         raise UserError(f"{folder} holds no images; expected {folder}/<class>/<image>.jpg (or .png, ...)")
     names: list[str] = []
+    files: list[Path] = []
     parts: list[Features] = []
     unreadable: dict[str, str] = {}
     with reporter.track("reading", len(paths)) as advance:
@@ -110,12 +111,14 @@ def read_folder(store: Store, folder: str | Path, reporter: Reporter = SILENT) -
                 unreadable |= read.unreadable
                 parts.append(store.network.embed(read.pictures))
                 names += [normalize("NFC", path.relative_to(folder).parts[0]) for path in read.photos]
+                files += read.photos
             advance(len(some))
     if not names:
         raise UserError(f"none of the {len(paths)} images in {folder} can be read")
     for path, reason in unreadable.items():
         reporter.say(f"skipped {path}: {reason}")
-    return LabelledFeatures(names, {key: torch.cat([part[key] for part in parts]) for key in parts[0]})
+    features = {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
+    return LabelledFeatures(names, features, files)
 
 
 def choose_confidence(

@@ -60,8 +60,11 @@ class Event:
                 undone = Event(detail["event"], self.at, detail["kind"], detail, True)
                 return f"undo of {undone.id}: {undone.sentence()}"
             case "teach":
-                photos = detail["photos"]
-                return f"teach {detail['name']}, {photos} {'photos' if photos > 1 else 'photo'}"
+                return f"teach {detail['name']}, {_photos(detail)}"
+            case "drop":
+                return f"drop {_photos(detail)} of {detail['name']}"
+            case "move":
+                return f"move {_photos(detail)} of {detail['name']} to {detail['into']}"
             case "new":
                 sources = {"run": "from the run", "backbone": "on the backbone", "base": "with the images of"}
                 told = [f"{words} {detail[key]}" for key, words in sources.items() if key in detail]
@@ -76,6 +79,10 @@ class Event:
                 return f"merge {detail['name']} into {detail['into']}"
         about = detail["name"] if "name" in detail else ", ".join(f"{k} {v}" for k, v in detail.items())
         return f"{self.kind} {about}"
+
+
+def _photos(detail: dict[str, Any]) -> str:
+    return f"{detail['photos']} {'photos' if detail['photos'] > 1 else 'photo'}"
 
 
 @dataclass

@@ -9,6 +9,7 @@ from fairshot.errors import UserError
 
 UNKNOWN = "unknown"  # the answer for images of no known class
 LONGEST = 100
+LONGEST_FOLDER = 200  # bytes; file systems take 255
 # Unicode categories; "Cf" holds characters that reverse the direction of text.
 INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 JOINERS = ("\u200c", "\u200d")  # part of the spelling of some languages and emoji
@@ -35,3 +36,18 @@ def checked_name(name: str) -> str:
     if plain.casefold() == UNKNOWN:
         raise UserError(f"{plain!r} is the answer for images of no known class; give the class another name")
     return plain
+
+
+def folder_name(name: str) -> str:
+    """Return the name of a class, or any text, as the name of a folder: one part of a path, and visible.
+
+    What cannot stand in one is replaced by a blank; nothing but such characters gives "unnamed".
+    """
+    plain = "".join(
+        " " if character in r'/\:*?"<>|' or unicodedata.category(character) in INVISIBLE else character
+        for character in unicodedata.normalize("NFC", name)
+    )
+    plain = " ".join(plain.split()).strip(". ")
+    while len(plain.encode()) > LONGEST_FOLDER:
+        plain = plain[:-1]
+    return plain.strip(". ") or "unnamed"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,11 +21,11 @@ from fairshot.files import write_atomically
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.models.flips import FlipViews
 from fairshot.progress import SILENT, Reporter
+from fairshot.teaching.base_counts import CHECKSUM, HEADER, checksum_of_values
 from fairshot.teaching.errors import StoreDamaged
 from fairshot.teaching.photos import Preparation, fingerprint, thumbnail
 
 EMBEDDER = "embedder.safetensors"
-HEADER, CHECKSUM = "fairshot", "sha256"  # keys of our JSON, and of the checksum, in the header of a file
 Header = TypeVar("Header", bound=BaseModel)
 
 
@@ -149,11 +148,16 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], header: BaseModel) -> 
 
 def checksum_of_tensors(tensors: dict[str, Tensor], description: str) -> str:
     """Return a SHA-256 over a description and over the names, types, shapes and values of tensors."""
-    state = hashlib.sha256(description.encode())
-    for name, value in sorted(tensors.items()):
-        state.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        state.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return state.hexdigest()
+    values = [
+        (
+            name,
+            str(each.dtype),
+            tuple(each.shape),
+            each.contiguous().reshape(-1).view(torch.uint8).numpy().data,
+        )
+        for name, each in tensors.items()
+    ]
+    return checksum_of_values(values, description)
 
 
 def read_tensors(path: Path, header: type[Header], what: str) -> tuple[dict[str, Tensor], Header]:

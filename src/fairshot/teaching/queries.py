@@ -6,16 +6,19 @@ import hashlib
 import sqlite3
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from torch import Tensor
-
-from fairshot.classifiers.dual import DualClassifier
-from fairshot.models.embedder import Features
 from fairshot.teaching.database import to_blob
-from fairshot.teaching.derived import TAUGHT, Layout
-from fairshot.teaching.network import Photo
+
+if TYPE_CHECKING:  # torch takes seconds to import, and what lists and names classes needs none
+    from fairshot.classifiers.dual import DualClassifier
+    from fairshot.models.embedder import Features
+    from fairshot.teaching.derived import Layout
+    from fairshot.teaching.network import Photo
 
 SHOWN_THUMBNAILS = 5
+# Of an image: that it counts for the prototype of its class.
+TAUGHT = "(SELECT class FROM base WHERE base.id = images.sample_of) IS NOT images.class"
 _NAMED = "images.class IN (SELECT id FROM classes WHERE name IS NOT NULL)"
 
 
@@ -40,7 +43,7 @@ class Stored:
 
 
 def class_infos(
-    connection: sqlite3.Connection, counts: Tensor, calibrated: Container[int] = ()
+    connection: sqlite3.Connection, counts: Sequence[int], calibrated: Container[int] = ()
 ) -> list[ClassInfo]:
     """Return all classes: base classes in the order of training, then taught ones by name.
 
@@ -55,7 +58,7 @@ def class_infos(
     ).fetchall()
     trained_on: dict[int, int] = {}
     for class_id, position in connection.execute("SELECT class, id - 1 FROM base"):
-        trained_on[class_id] = trained_on.get(class_id, 0) + int(counts[position])
+        trained_on[class_id] = trained_on.get(class_id, 0) + counts[position]
     return [
         ClassInfo(name, rank is not None, photos, trained_on.get(class_id, 0), class_id in calibrated)
         for class_id, name, photos, rank in rows
@@ -66,6 +69,19 @@ def class_id(connection: sqlite3.Connection, name: str) -> int | None:
     """Return the id of a class, if it is there."""
     row = connection.execute("SELECT id FROM classes WHERE name = ?", (name,)).fetchone()
     return None if row is None else int(row[0])
+
+
+def adapted(connection: sqlite3.Connection) -> bool:
+    """Whether unlabelled samples calibrate classes."""
+    return connection.execute("SELECT 1 FROM unlabelled WHERE kept").fetchone() is not None
+
+
+def class_of_photo(connection: sqlite3.Connection, sha256: bytes) -> str | None:
+    """Return the name of the class that a photo belongs to, if it belongs to one."""
+    row = connection.execute(
+        "SELECT c.name FROM images JOIN classes c ON c.id = images.class WHERE sha256 = ?", (sha256,)
+    ).fetchone()
+    return None if row is None else row[0]
 
 
 def insert_image(

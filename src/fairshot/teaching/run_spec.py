@@ -16,7 +16,7 @@ from fairshot.benchmarks.pictures import Pictures
 from fairshot.benchmarks.stream import LabelledPictures, Session, Stream
 from fairshot.classifiers.dual import DualClassifier, PrototypeSettings
 from fairshot.errors import UserError
-from fairshot.evaluation.base_session import load_model
+from fairshot.evaluation.base_session import trained_method
 from fairshot.evaluation.experiment import OWN_PICTURES, find_pictures, had_own_pictures, own_pictures_side
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import MODEL, recipe_of
@@ -54,8 +54,10 @@ def from_run(
     """
     run = Path(run)
     result, recipe = Result.read(run), recipe_of(run)
-    _check_method(run, recipe)
-    method = _restored(run, recipe, len(result.sessions[0]))
+    check_method(run, recipe)
+    if not (run / MODEL).is_file():
+        raise RunWithoutWeights(run / MODEL)
+    method = trained_method(run, recipe, len(result.sessions[0]), len(result.class_names))
     own = had_own_pictures(run)
     benchmark = OWN_PICTURES if own else recipe.benchmark.name
     origin = {"run": str(run), "method": recipe.method_name, "benchmark": benchmark}
@@ -104,7 +106,7 @@ def _classifier(method: Method[Any]) -> DualClassifier:
     return replace(method.classifier, settings=PrototypeSettings(**chosen | {"bounded": True}))
 
 
-def _check_method(run: Path, recipe: Recipe) -> None:
+def check_method(run: Path, recipe: Recipe) -> None:
     """Refuse a run that answers otherwise than a store can."""
     kind, name = method_named(recipe.method_name), recipe.method_name
     settings: object = recipe.method
@@ -120,22 +122,6 @@ def _check_method(run: Path, recipe: Recipe) -> None:
     )
     if not nearest_mean:
         raise UnsupportedRun(run, name, "a store answers by SSS or by nearest class means")
-
-
-def _restored(run: Path, recipe: Recipe, base_classes: int) -> Method[Any]:
-    """Return the method of a run as the base session left it."""
-    path = run / MODEL
-    if not path.is_file():
-        raise RunWithoutWeights(path)
-    model = recipe.model.without_weights()
-
-    def restore(tensors: dict[str, Tensor]) -> Method[Any]:
-        channels = tensors["embedder.mean"].shape[1]
-        method = method_named(recipe.method_name)(recipe.method, model, channels, base_classes)
-        method.restore(tensors)
-        return method
-
-    return load_model(path, restore)
 
 
 def _samples(stream: Stream, network: Network, reporter: Reporter) -> dict[int, list[Photo]]:

@@ -15,8 +15,9 @@ from fairshot.teaching.adaptation import calibrated
 from fairshot.teaching.base_classifier import group_sums, regrouped
 from fairshot.teaching.confidence import Confidence
 from fairshot.teaching.database import read_transaction
-from fairshot.teaching.derived import TAUGHT, Layout, read_delta
+from fairshot.teaching.derived import Layout, read_delta
 from fairshot.teaching.event_log import last_event
+from fairshot.teaching.queries import TAUGHT
 
 _BASE = """
 SELECT c.id, c.name, base.id - 1 FROM base JOIN classes c ON c.id = base.class

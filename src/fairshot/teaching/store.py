@@ -7,9 +7,8 @@ memory; a change is one transaction, of one writer at a time, and is kept whole 
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -24,22 +23,18 @@ from fairshot.teaching import event_log, queries
 from fairshot.teaching.adaptation import Adaptation, absorb
 from fairshot.teaching.base_classifier import CLASSIFIER, read_classifier
 from fairshot.teaching.confidence import SETTING, Confidence, Decisions, Trials
-from fairshot.teaching.creation import StoreSpec, write_base
-from fairshot.teaching.database import DATABASE, check_content, connect, read_transaction, transaction
+from fairshot.teaching.creation import StoreSpec, clear_derived, write_base
+from fairshot.teaching.database import DATABASE, derived_hold, read_transaction, transaction
 from fairshot.teaching.derived import Layout, derive
-from fairshot.teaching.errors import (
-    ClassExists,
-    NoClasses,
-    NotAStore,
-    UnknownClass,
-    UnreadablePhotos,
-)
-from fairshot.teaching.event_log import Event, EventLog
+from fairshot.teaching.errors import NoClasses, NotAStore, UnreadablePhotos
+from fairshot.teaching.event_log import EventLog
 from fairshot.teaching.folders import new_folder
 from fairshot.teaching.held_out import leave_one_out
+from fairshot.teaching.learning_curve import ClassCurve, learning_curves, read_shots
 from fairshot.teaching.names import UNKNOWN, checked_name
 from fairshot.teaching.network import EMBEDDER, Network, Photo
 from fairshot.teaching.photos import ReadPhotos
+from fairshot.teaching.records import Records
 from fairshot.teaching.snapshot import Snapshot, read_snapshot
 from fairshot.teaching.teach_report import (
     TeachReport,
@@ -48,7 +43,6 @@ from fairshot.teaching.teach_report import (
     mistaken_photos,
     reassigned_images,
 )
-from fairshot.teaching.write_ahead_log import check_log
 
 COMPARED = 1000  # stored images whose answers are compared before and after a teaching
 MOST_PHOTOS = 500  # that are answered for without themselves
@@ -98,25 +92,22 @@ class _NotKept(Exception):
     """Leaves a transaction without keeping it."""
 
 
-class Store:
+class Store(Records):
     """An open store. Safe to use from several threads; several processes may open one folder."""
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
-        if not (self.folder / DATABASE).is_file():
-            raise NotAStore(self.folder)
-        self.network = Network.read(self.folder / EMBEDDER)
-        self.base = read_classifier(self.folder / CLASSIFIER, self.network)  # of the base session
+        if not (Path(folder) / DATABASE).is_file():
+            raise NotAStore(Path(folder))
+        self.network = Network.read(Path(folder) / EMBEDDER)
+        self.base = read_classifier(Path(folder) / CLASSIFIER, self.network)  # of the base session
         self.layout = Layout.of(self.network, self.base)
-        self._reading, self._writing = threading.Lock(), threading.Lock()
-        path = self.folder / DATABASE
-        check_log(path)
-        with ExitStack() as opened:
-            self._reader, self._writer = (opened.enter_context(closing(connect(path))) for _ in range(2))
-            check_content(self._reader, path)
-            opened.pop_all()  # nothing is damaged, and both stay open
+        super().__init__(folder)
         self._snapshot: Snapshot | None = None
         self._data_version = -1
+        with ExitStack() as opened:
+            opened.callback(self.close)
+            self._derive_if_needed()
+            opened.pop_all()  # it stays open
 
     @classmethod
     def create(cls, folder: str | Path, spec: StoreSpec, reporter: Reporter = SILENT) -> Self:
@@ -127,18 +118,6 @@ class Store:
                 for name, photos in spec.taught.items():
                     store.teach(name, photos)
         return cls(folder)
-
-    def close(self) -> None:
-        """Close the database."""
-        with self._writing, self._reading:
-            self._reader.close()
-            self._writer.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # Asking
 
@@ -174,7 +153,7 @@ class Store:
 
     def snapshot(self) -> Snapshot:
         """Return all classes as they are now, also those that another process taught."""
-        with self._reading:
+        with self._derived():
             version = self._reader.execute("PRAGMA data_version").fetchone()[0]
             if self._snapshot is None or version != self._data_version:
                 self._snapshot = self._read_snapshot(self._reader, self._snapshot)
@@ -185,26 +164,11 @@ class Store:
         """Return all classes."""
         calibrated = self.snapshot().calibrated
         with self._reading:
-            return queries.class_infos(self._reader, self.base.counts, calibrated)
-
-    def thumbnails(self, name: str, at_most: int = queries.SHOWN_THUMBNAILS) -> list[bytes]:
-        """Return small images of a class."""
-        with self._reading:
-            return queries.thumbnails(self._reader, name, at_most)
-
-    def image_thumbnails(self, images: Sequence[int]) -> list[bytes]:
-        """Return small versions of stored images, by their ids."""
-        with self._reading:
-            return queries.image_thumbnails(self._reader, images)
-
-    def history(self, at_most: int | None = None) -> list[Event]:
-        """Return what was done, the latest first."""
-        with self._reading:
-            return event_log.history(self._reader, at_most)
+            return queries.class_infos(self._reader, self.base.counts.tolist(), calibrated)
 
     def leave_one_out(self) -> Trials:
         """Answer for taught photos, each as if it had not been taught."""
-        with self._reading, read_transaction(self._reader):
+        with self._derived():
             snapshot = self._read_snapshot(self._reader, self._snapshot)
             return self._leave_one_out(self._reader, snapshot)
 
@@ -216,6 +180,13 @@ class Store:
         chosen = torch.tensor([labels[each] for each in photos.classes], dtype=torch.int64)
         return leave_one_out(snapshot.classifier, photos.features, chosen)
 
+    def learning_curves(self) -> list[ClassCurve]:
+        """Estimate how often taught classes are answered right at 1, 2, ... photos, the worst class first."""
+        with self._derived():
+            snapshot = self._read_snapshot(self._reader, self._snapshot)
+            shots = read_shots(self._reader, self.layout, len(snapshot.rows))
+        return learning_curves(snapshot, shots)
+
     def base_samples(self) -> queries.Stored:
         """Return the images of base classes that the store keeps."""
         with self._reading:
@@ -223,7 +194,7 @@ class Store:
 
     def digest(self) -> str:
         """Return a hash of the state: equal for two stores that know the same, whatever the order."""
-        with self._reading, read_transaction(self._reader):
+        with self._derived():
             return queries.digest(self._reader, self.base)
 
     # Changing
@@ -256,36 +227,6 @@ class Store:
             report = replace(report, mistaken=mistaken_photos(change.before, embedded, known))
         return self._with_effects(report, change, class_id)
 
-    def forget(self, name: str) -> None:
-        """Take a class out; `undo` brings it back."""
-        with self._changing():
-            class_id = self._class_id(name)
-            EventLog(self._writer, "forget", {"name": name}).change("class", class_id, None)
-
-    def rename(self, name: str, new_name: str) -> None:
-        """Give a class another name."""
-        new_name = checked_name(new_name)
-        with self._changing():
-            class_id = self._class_id(name)
-            if queries.class_id(self._writer, new_name) is not None:
-                raise ClassExists(name, new_name)
-            log = EventLog(self._writer, "rename", {"name": name, "to": new_name})
-            log.change("class", class_id, new_name)
-
-    def merge(self, name: str, into: str) -> None:
-        """Put all that is known of one class into another."""
-        with self._changing():
-            source, target = self._class_id(name), self._class_id(into)
-            if source == target:
-                raise UserError(f"{name!r} cannot be merged into itself; give two classes")
-            log = EventLog(self._writer, "merge", {"name": name, "into": into})
-            for subject, table in (("base", "base"), ("image", "images")):
-                query = f"SELECT id FROM {table} WHERE class = ?"  # noqa: S608 - our names
-                rows = self._writer.execute(query, (source,)).fetchall()
-                for (row,) in rows:
-                    log.change(subject, row, target)
-            log.change("class", source, None)
-
     def adapt(self, photos: Photos | Sequence[Photo]) -> Adaptation:
         """Calibrate classes with unlabelled photos, within bounds; `undo` takes it back."""
         embedded, skipped = self._embedded(photos)
@@ -302,11 +243,6 @@ class Store:
         with self._changing():
             log = EventLog(self._writer, "confidence", {"source": confidence.source})
             log.change("setting", SETTING, confidence.model_dump_json())
-
-    def undo(self) -> Event:
-        """Take back the last event that still stands, and return it."""
-        with self._changing():
-            return event_log.undo(self._writer)
 
     def _embedded(self, photos: Photos | Sequence[Photo]) -> tuple[list[Photo], dict[str, str]]:
         """Embed photos unless they are embedded already; each once. And why files cannot be read."""
@@ -331,19 +267,10 @@ class Store:
         if owner_name is not None:
             raise UserError(
                 f"one of the photos is stored as {owner_name!r} already, and a photo has one class; leave it "
-                f"out, or merge or forget {owner_name!r} first"
+                f"out, or move it, or merge or forget {owner_name!r} first"
             )
         log.change("image", image, class_id)
         return True
-
-    def _class_id(self, name: str) -> int:
-        class_id = queries.class_id(self._writer, name)
-        if class_id is None:
-            names = [
-                row[0] for row in self._writer.execute("SELECT name FROM classes WHERE name IS NOT NULL")
-            ]
-            raise UnknownClass(name, self.folder, names)
-        return class_id
 
     def _read_snapshot(self, connection: sqlite3.Connection, former: Snapshot | None) -> Snapshot:
         return read_snapshot(connection, self.base, self.layout, former)
@@ -355,6 +282,8 @@ class Store:
         with self._writing:
             try:
                 with transaction(self._writer):
+                    if not derived_hold(self._writer):
+                        self._derive_all()
                     before = self._read_snapshot(self._writer, latest)
                     change = _Change(before, before, keep)
                     yield change
@@ -371,7 +300,35 @@ class Store:
         """Derive anew what depends on the values that the last event changed."""
         changed = event_log.changed_classes(self._writer, before.version)
         derive(self._writer, changed, self.base, self.layout)
-        after = self._read_snapshot(self._writer, before)
+        return self._with_confidence(self._read_snapshot(self._writer, before))
+
+    def _derive_all(self) -> Snapshot:
+        """Derive anew all that is derived from recorded values."""
+        clear_derived(self._writer, self.base)
+        classes = {row[0] for row in self._writer.execute("SELECT id FROM classes")}
+        derive(self._writer, classes, self.base, self.layout)
+        return self._with_confidence(self._read_snapshot(self._writer, None))
+
+    def _derive_if_needed(self) -> None:
+        """Derive what does not hold any more since recorded values were changed without the network."""
+        with self._writing:
+            if not derived_hold(self._writer):
+                with transaction(self._writer):
+                    if not derived_hold(self._writer):  # another process may have done it meanwhile
+                        self._derive_all()
+
+    @contextmanager
+    def _derived(self) -> Iterator[None]:
+        """Read everything as of one moment at which all that is derived holds."""
+        while True:
+            with self._reading, read_transaction(self._reader):
+                if derived_hold(self._reader):
+                    yield
+                    return
+            self._derive_if_needed()
+
+    def _with_confidence(self, after: Snapshot) -> Snapshot:
+        """Fit confidence to the taught photos as they are now, unless it was chosen on images of its own."""
         if not after.confidence.automatic:
             return after
         confidence = Confidence()

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairshot.benchmarks.pictures import Ints, Pictures
+from fairshot.benchmarks.pictures import Floats, Ints, Pictures
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.errors import UserError
 from fairshot.models.pixels import DevicePictures
@@ -24,12 +24,23 @@ def seed_of(*parts: int) -> int:
     return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0]) >> 1
 
 
-Order = Callable[[Ints, np.random.Generator], Ints]  # labels -> the order of the images in an epoch
+# Labels, and weights if images have any -> the order of the images in an epoch
+Order = Callable[[Ints, np.random.Generator, Floats | None], Ints]
 
 
-def shuffled(labels: Ints, rng: np.random.Generator) -> Ints:
-    """Return the images in random order, each once."""
-    return rng.permutation(len(labels))
+def shuffled(labels: Ints, rng: np.random.Generator, weights: Floats | None = None) -> Ints:
+    """Return the images in random order: each once or, if they are weighted, as often as its weight says.
+
+    Weights count relative to their mean. A weight of 1.3 means once or twice, and 1.3 times on average over
+    the epochs, so that the mean loss is the weighted one.
+    """
+    order = rng.permutation(len(labels))
+    if weights is None:
+        return order
+    ends = np.cumsum(weights[order]) * (len(order) / weights.sum())
+    ends[-1] = len(order)  # whatever was rounded
+    times = np.diff(np.floor(ends + rng.random()), prepend=0)
+    return rng.permutation(np.repeat(order, times.astype(np.int64)))
 
 
 class Batches:
@@ -61,7 +72,7 @@ class Batches:
                 f"give a multiple of {processes}"
             )
         self.steps_per_epoch = len(data) // self.batch
-        self.order, self.given_labels = order, data.labels
+        self.order, self.given_labels, self.weights = order, data.labels, data.weights
         self.labels = torch.from_numpy(data.labels).to(device)
         self.channels = data.pictures.channels
         self.noise_columns = noise_columns
@@ -96,7 +107,7 @@ class Batches:
         epoch, within = divmod(step, self.steps_per_epoch)
         if self._order is None or self._order[0] != epoch:
             rng = np.random.default_rng([self.seed, 0, epoch])
-            self._order = (epoch, self.order(self.given_labels, rng))
+            self._order = (epoch, self.order(self.given_labels, rng, self.weights))
         return self._order[1][within * self.batch + self.slots]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from fairshot.benchmarks.pictures import Ints
+from fairshot.benchmarks.pictures import Floats, Ints
 from fairshot.errors import UnevenEpisode, UserError
 
 
@@ -42,14 +42,19 @@ class Episode:
         if self.images % processes:
             raise UnevenEpisode(str(self), self.images, processes)
 
-    def order(self, labels: Ints, rng: np.random.Generator) -> Ints:
-        """Draw as many episodes as fit and return their images, class by class, support images first."""
+    def order(self, labels: Ints, rng: np.random.Generator, weights: Floats | None = None) -> Ints:
+        """Draw as many episodes as fit and return their images, class by class, support images first.
+
+        Classes are equally likely; of a class, images of larger weight are drawn more often.
+        """
         by_class = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+        shares = [None if weights is None else weights[own] / weights[own].sum() for own in by_class]
         chosen = []
         for _ in range(len(labels) // self.images):
             for label in rng.choice(len(by_class), self.way, replace=False):
                 images = by_class[label]
-                chosen.append(rng.choice(images, self.per_class, replace=len(images) < self.per_class))
+                again = len(images) < self.per_class
+                chosen.append(rng.choice(images, self.per_class, replace=again, p=shares[label]))
         return np.concatenate(chosen)
 
     def split(self, features: Tensor) -> tuple[Tensor, Tensor]:

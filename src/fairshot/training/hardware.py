@@ -70,6 +70,13 @@ def compiled_in(folder: Path) -> Iterator[None]:
             os.environ[COMPILE_CACHE] = before
 
 
+@contextmanager
+def own_random_numbers(device: torch.device) -> Iterator[None]:
+    """Leave the caller's random numbers as they were."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        yield
+
+
 def describe_device(fabric: Fabric) -> str:
     """Return the name of the processor that a run uses."""
     if fabric.device.type == "cuda":

@@ -15,7 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from fairshot.benchmarks.pictures import Ints
+from fairshot.benchmarks.pictures import Floats, Ints
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.errors import TrainingDiverged, TrainingStopped
 from fairshot.models.embedder import Embedder
@@ -24,7 +24,12 @@ from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Settings, Share
 from fairshot.training.batches import NOISE_RANGE, Batches, shuffled
 from fairshot.training.checkpoints import Checkpoints
-from fairshot.training.hardware import keep_compiled, share_batch_norms, synchronise
+from fairshot.training.hardware import (
+    keep_compiled,
+    own_random_numbers,
+    share_batch_norms,
+    synchronise,
+)
 from fairshot.training.interruption import watch_for_interruption
 from fairshot.training.state import Row, TrainingState
 from fairshot.training.views import ViewSettings, noise_columns, random_view
@@ -96,9 +101,12 @@ class Objective(nn.Module):
     def after_step(self) -> None:
         """Update what is not updated by gradients."""
 
-    def order(self, labels: Ints, rng: np.random.Generator) -> Ints:
-        """Return the order of the images in an epoch, which is divided into batches."""
-        return shuffled(labels, rng)
+    def order(self, labels: Ints, rng: np.random.Generator, weights: Floats | None) -> Ints:
+        """Return the order of the images in an epoch, which is divided into batches.
+
+        If images have weights, each comes as often as its weight says.
+        """
+        return shuffled(labels, rng, weights)
 
     def view_settings(self, index: int, settings: ViewSettings) -> ViewSettings:
         """Return the settings of the view of that index; by default those of all views."""
@@ -260,8 +268,7 @@ class Trainer:
         counters = [each for each in copied.modules() if isinstance(each, Embedder)]
         before = sum(int(each.images_passed) for each in counters)
         pictures, labels, noise = batches[0]
-        devices = [self.fabric.device] if self.fabric.device.type == "cuda" else []
-        with torch.no_grad(), torch.random.fork_rng(devices), self.fabric.autocast():
+        with torch.no_grad(), own_random_numbers(self.fabric.device), self.fabric.autocast():
             copied(pictures.buffer, pictures.offsets, pictures.sizes, labels, noise, self.size)
         return (sum(int(each.images_passed) for each in counters) - before) * self.fabric.world_size
 

@@ -21,6 +21,7 @@ from fairshot.benchmarks import load_stream
 from fairshot.benchmarks.stream import LabelledPictures, StreamSettings
 from fairshot.documents import write_json
 from fairshot.errors import DamagedFile, TrainingStopped, UserError
+from fairshot.estimators.inputs import Targets
 from fairshot.files import PARTIAL
 from fairshot.methods import sss
 from fairshot.training.batches import seed_of
@@ -274,7 +275,7 @@ def test_a_learnt_state_is_of_the_method_itself(stream):
     [
         ["b", "a", "c"],
         [3, 1, 2],
-        [2.5, 0.5, 1e300],
+        [2.0, 0.0, 1e300],
         [(1, "x"), (0, "y"), (0, ("z", None))],
         [None, "a", 3],
         [2**70, 1, 2],
@@ -310,11 +311,12 @@ def test_numpy_and_python_labels_are_the_same_labels(instant):
         ([["a"], ["b"]] * 4, r"y\[0\]: \['a'\] cannot be a label, because it is not hashable"),
         ([("a", []), "b"] * 4, r"not hashable"),
         ([float("nan"), 1.0] * 4, r"y\[0\]: nan cannot be a label"),
-        (np.zeros((8, 1)), r"one label per image, but has the shape \(8, 1\)"),
+        (np.zeros((8, 2)), r"one label per image, but has the shape \(8, 2\)"),
+        ([0.5, 1.0] * 4, r"y\[0\]: Unknown label type: 0.5 is a continuous value"),
         ("abababab", r"sequence of labels"),
         (3, r"sequence of labels"),
         (["a", "b"] * 3, r"X holds 8 images, but y holds 6 labels"),
-        (["a"] * 8, r"at least 2 classes; y holds \['a'\]"),
+        (["a"] * 8, "at least 2 classes; y holds 1 class: 'a'"),
         ([], r"at least 2 classes"),
     ],
 )
@@ -359,20 +361,20 @@ def test_images_of_different_sizes_come_together(instant):
 
 def test_photographs_shrink_before_they_are_kept_and_doodles_stay():
     photographs = [noise(1, 300, 400, 3)[0], noise(1, 500, 260, 3)[0]]
-    pictures, model = SSS(backbone="tiny")._base_pictures(photographs)
+    pictures, model = SSS(backbone="tiny")._base_pictures(photographs, Targets.of([0, 1]))
     assert model.size == 64
     assert pictures.sizes.min(axis=1).tolist() == [128, 128]
-    pictures, model = SSS()._base_pictures(noise(4, 28, 28))
+    pictures, model = SSS()._base_pictures(noise(4, 28, 28), Targets.of([0, 1, 2, 3]))
     assert (model.size, pictures.channels) == (28, 1)
     assert pictures.sizes.tolist() == [[28, 28]] * 4
-    pictures, model = SSS(backbone="resnet18", size=32)._base_pictures(photographs)
+    pictures, model = SSS(backbone="resnet18", size=32)._base_pictures(photographs, Targets.of([0, 1]))
     assert (model.size, model.small_stem) == (32, True)
     assert pictures.sizes.min(axis=1).tolist() == [64, 64]
 
 
 def test_the_input_is_normalised_by_the_images_of_fit():
     images = [noise(1, 9, 12, 3)[0], noise(1, 8, 8, 3)[0] // 2]
-    _, model = SSS(size=8)._base_pictures(images)
+    _, model = SSS(size=8)._base_pictures(images, Targets.of([0, 1]))
     values = np.concatenate([image.reshape(-1, 3) for image in images]) / 255
     np.testing.assert_allclose(model.mean, values.mean(0))
     np.testing.assert_allclose(model.std, values.std(0))
@@ -422,7 +424,7 @@ def test_a_failure_amid_learning_changes_nothing(instant, monkeypatch):
         estimator.partial_fit(noise(4, 8, 8, 3), ["a", "b", "c", "d"])
     assert_same(before, state(estimator))
     monkeypatch.undo()
-    monkeypatch.setattr("fairshot.estimator.as_array", fail)
+    monkeypatch.setattr("fairshot.estimators.estimator.as_array", fail)
     with pytest.raises(MemoryError):
         estimator.partial_fit(noise(2, 8, 8, 3), ["c", "d"])
     assert_same(before, state(estimator))

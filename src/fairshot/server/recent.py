@@ -1,0 +1,92 @@
+"""Pictures asked lately, kept in memory so that a person can say what they show.
+
+Those are prepared pictures, no files; a bounded number, of bounded size together, and none after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+
+import torch
+
+from fairshot.benchmarks.pictures import Bytes
+from fairshot.models.embedder import Features
+from fairshot.server.errors import Refused
+from fairshot.teaching.photos import thumbnail
+from fairshot.teaching.store import Prediction, Store
+
+
+@dataclass(frozen=True, eq=False)
+class AskedPicture:
+    """A picture that was asked, and its features, by which it can be answered again."""
+
+    id: str
+    picture: Bytes
+    features: Features  # (1, V, d) each
+    at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    @cached_property
+    def thumbnail(self) -> bytes:
+        """A small version of it."""
+        return thumbnail(self.picture)
+
+
+@dataclass(frozen=True)
+class Unsure:
+    """A picture asked lately, and what the store answers for it now."""
+
+    asked: AskedPicture
+    prediction: Prediction
+
+    @property
+    def doubt(self) -> float:
+        """Return the probability that the answer is wrong: 1 - P(known) P(right | known)."""
+        return 1 - self.prediction.p_known * self.prediction.confidence
+
+
+class RecentPictures:
+    """The pictures asked last; of the same pixels, one."""
+
+    def __init__(self, most_pictures: int, most_bytes: int) -> None:
+        self._most_pictures, self._most_bytes = most_pictures, most_bytes
+        self._kept: dict[str, AskedPicture] = {}  # the oldest first
+        self._bytes = 0
+
+    def add(self, asked: AskedPicture) -> None:
+        """Keep a picture; the oldest ones give way."""
+        self.remove([asked.id])
+        self._kept[asked.id] = asked
+        self._bytes += asked.picture.nbytes
+        while self._kept and (len(self._kept) > self._most_pictures or self._bytes > self._most_bytes):
+            self.remove([next(iter(self._kept))])
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Keep some pictures no longer; it is no error that they are gone already."""
+        for each in ids:
+            if each in self._kept:
+                self._bytes -= self._kept.pop(each).picture.nbytes
+
+    def take(self, ids: Sequence[str]) -> list[AskedPicture]:
+        """Return pictures by their ids."""
+        if any(each not in self._kept for each in ids):
+            raise Refused(422, "one of the pictures is not kept any more; ask it again, or teach its file")
+        return [self._kept[each] for each in dict.fromkeys(ids)]
+
+    def all(self) -> list[AskedPicture]:
+        """Return all pictures, the latest first."""
+        return list(reversed(self._kept.values()))
+
+    def __contains__(self, each: str) -> bool:
+        return each in self._kept
+
+
+def by_doubt(store: Store, pictures: Sequence[AskedPicture], top: int) -> list[Unsure]:
+    """Answer for pictures as the store is now, the most doubtful first; none while it knows no class."""
+    if not pictures or not store.snapshot().rows:
+        return []
+    features = {kind: torch.cat([each.features[kind] for each in pictures]) for kind in ("g", "g_tilde")}
+    answered = [Unsure(*pair) for pair in zip(pictures, store.predict(features, top), strict=True)]
+    return sorted(answered, key=lambda each: -each.doubt)

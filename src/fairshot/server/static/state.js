@@ -1,0 +1,53 @@
+// The classes of the store as last read, and what tells that something was changed.
+import { button, call, find, make } from "./dom.js";
+
+let known = [];
+
+export const classes = () => known;
+export const setClasses = (listed) => (known = listed);
+
+// All names, some likely ones first.
+export function names(likely = [], without = []) {
+  const all = new Set([...likely, ...known.map(({ name }) => name)]);
+  return [...all].filter((name) => !without.includes(name));
+}
+
+export const tellChange = () => document.dispatchEvent(new Event("changed"));
+
+// Say something at the bottom of the page, or of the dialog that is open over it.
+function toast(...children) {
+  const place = find("#toast");
+  place.replaceChildren(...children, button("Close", () => (place.hidden = true)));
+  (find("dialog[open]") ?? document.body).append(place);
+  place.hidden = false;
+}
+
+// Say what was done, with a button that takes it back.
+export function say(text, warnings = []) {
+  toast(make("span", "", text), ...warnings.map((each) => make("p", "", each)), button("Undo", undoHere));
+}
+
+export const sayProblem = (error) => toast(make("span", "", error.message));
+
+async function undoHere() {
+  try {
+    toast(make("span", "", `Undone: ${(await call("undo", {})).sentence}`));
+    tellChange();
+  } catch (error) {
+    sayProblem(error);
+  }
+}
+
+// Do something that changes the store, say it, and read the store again. Returns whether it was done.
+export async function change(path, content, sentence) {
+  try {
+    const result = await call(path, content);
+    if (result?.photos === 0) toast(make("span", "", sentence(result))); // nothing new, nothing to undo
+    else say(sentence(result), result?.warnings);
+    tellChange();
+    return true;
+  } catch (error) {
+    sayProblem(error);
+    return false;
+  }
+}

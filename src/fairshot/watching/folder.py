@@ -1,0 +1,149 @@
+"""A folder into which picture files come: each is answered once, when nobody writes it any more."""
+
+from __future__ import annotations
+
+import heapq
+import os
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+
+from fairshot.benchmarks.images import is_image_name, read_image
+from fairshot.errors import UserError
+from fairshot.progress import SILENT, Reporter
+from fairshot.watching.backoff import Backoff
+from fairshot.watching.capture import Capture, Captures, Prepare, Version, as_it_is, as_text, identity
+from fairshot.watching.journal import Journal
+
+AT_ONCE = 8  # pictures that are answered together
+WAITING = 1024  # files that are looked at together, the oldest first; the others come later
+PATIENCE = 30.0  # seconds that a file which cannot be read may still be completed in
+IDLE_SHARE = 5  # times as long as a look took, to wait before the next: a large folder keeps no core busy
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    version: Version
+    since: float  # when it was first seen so
+
+
+@dataclass
+class FolderSource:
+    """Watches a folder and its sub-folders; hidden ones and those in `without` are passed over.
+
+    A file is read when its size and time have not changed for `every` seconds. One that cannot be read then
+    is tried once more, half a minute later.
+    """
+
+    folder: Path
+    journal: Journal
+    every: float = 1.0  # seconds
+    once: bool = False  # end when all files are answered, instead of waiting for more
+    prepare: Prepare = as_it_is
+    without: Collection[Path] = ()
+    reporter: Reporter = SILENT
+    _waiting: dict[str, _Waiting] = field(init=False, default_factory=dict)
+    _failed: dict[str, _Waiting] = field(init=False, default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The folder."""
+        return str(self.folder)
+
+    def batches(self, stop: Event) -> Captures:
+        """Give the pictures of files that are new or have changed, the oldest first."""
+        away = Backoff(self.reporter, f"{self.folder} cannot be read", f"{self.folder} is there again")
+        while not stop.is_set():
+            began = time.monotonic()
+            try:
+                found = self._unanswered()
+            except OSError as problem:
+                stop.wait(away.failed(problem.strerror or str(problem)))
+                continue
+            away.succeeded()
+            settled = self._settled(found)
+            for start in range(0, len(settled), AT_ONCE):
+                captures = map(self._read, settled[start : start + AT_ONCE])
+                if batch := [capture for capture in captures if capture is not None]:
+                    yield batch
+                if stop.is_set():
+                    return
+            if self.once and not found:
+                return
+            if not settled:
+                stop.wait(max(self.every, IDLE_SHARE * (time.monotonic() - began)))
+
+    def _unanswered(self) -> list[tuple[str, Version]]:
+        """List files that are not answered yet, as they are now: the oldest, and not too many at once."""
+        if not self.folder.is_dir():
+            raise FileNotFoundError(2, "there is no such folder")
+        return heapq.nsmallest(WAITING, self._files(), key=lambda each: (each[1].changed, each[0]))
+
+    def _files(self) -> Iterator[tuple[str, Version]]:
+        without = {path.resolve() for path in self.without}
+        for parent, folders, files in os.walk(self.folder):
+            folders[:] = [
+                name
+                for name in folders
+                if not name.startswith(".") and not (without and Path(parent, name).resolve() in without)
+            ]
+            for name in filter(is_image_name, files):
+                path = os.path.join(parent, name)
+                try:
+                    status = os.stat(path)
+                except OSError:  # it has just been moved or removed
+                    continue
+                image = os.path.relpath(path, self.folder)
+                version = Version(status.st_size, status.st_mtime_ns)
+                if not self.journal.is_answered(image, version):
+                    yield image, version
+
+    def _settled(self, found: list[tuple[str, Version]]) -> list[tuple[str, Version]]:
+        """Choose the files that have not changed for a while."""
+        now = time.monotonic()
+        waiting, failed = self._waiting, self._failed
+        self._waiting, self._failed = {}, {}
+        for image, version in found:
+            known = waiting.get(image)
+            same = known is not None and known.version == version
+            self._waiting[image] = known if known and same else _Waiting(version, now)
+            if image in failed and failed[image].version == version:
+                self._failed[image] = failed[image]
+        return [
+            (image, version)
+            for image, version in found
+            if now - self._waiting[image].since >= self.every and not self._is_hopeless(image, now)
+        ]
+
+    def _is_hopeless(self, image: str, now: float) -> bool:
+        """Whether a file could not be read lately, and has not changed since."""
+        return image in self._failed and now - self._failed[image].since < PATIENCE
+
+    def _read(self, file: tuple[str, Version]) -> Capture | None:
+        """Read a file; none if it may still be completed."""
+        image, version = file
+        path = self.folder / image
+        id = identity(self.name, image, version)
+        try:
+            picture = self.prepare(read_image(path))
+        except UserError as problem:
+            if not path.exists():
+                return None
+            if image not in self._failed and not self.once:
+                self._failed[image] = _Waiting(version, time.monotonic())
+                return None
+            reason = str(problem).removeprefix(f"{path}: ")
+            return Capture(as_text(image), id, None, reason, path, version)
+        if _version(path) != version:  # it was written meanwhile, and is not answered for as it was
+            return None
+        return Capture(as_text(image), id, picture, "", path, version)
+
+
+def _version(path: Path) -> Version | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return Version(status.st_size, status.st_mtime_ns)

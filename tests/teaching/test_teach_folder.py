@@ -1,0 +1,115 @@
+"""A folder of classes is taught in one call, which can be stopped and repeated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from fairshot.cli import app
+from fairshot.progress import Reporter
+from fairshot.teaching import Store, teach_folder
+from fairshot.teaching.errors import ClassesRefused, NoClassFolders
+from fairshot.teaching.network import Network
+from support.stores import drawings, make_store
+
+
+def write(folder: Path, word: str, count: int, skip: int = 0) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for index, drawing in enumerate(drawings(word, count)[skip:], start=skip):
+        Image.fromarray(drawing[..., 0]).save(folder / f"{index}.png")
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    for word in ("emu", "gnu", "yak"):
+        write(tmp_path / "photos" / word, word, 3)
+    return tmp_path / "photos"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return make_store(tmp_path / "shop")
+
+
+def test_every_sub_folder_is_a_class_taught_as_by_itself(store: Store, photos: Path, tmp_path: Path) -> None:
+    done = teach_folder(store, photos)
+    assert [(report.name, report.photos, report.created) for report in done.reports] == [
+        ("emu", 3, True),
+        ("gnu", 3, True),
+        ("yak", 3, True),
+    ]
+    assert not done.refused
+    assert [event.kind for event in store.history()] == ["teach"] * 3 + ["new"]  # one transaction per class
+    with make_store(tmp_path / "one by one") as other:
+        for name in ("yak", "emu", "gnu"):
+            other.teach(name, sorted((photos / name).iterdir()))
+        assert store.digest() == other.digest()
+
+
+class _Interrupted(Reporter):
+    """Stops like Ctrl-C after so many classes."""
+
+    def __init__(self, classes: int) -> None:
+        self.left = classes
+
+    def say(self, text: object) -> None:
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+
+
+def test_it_goes_on_where_it_was_stopped_and_embeds_no_photo_twice(
+    store: Store, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        teach_folder(store, photos, _Interrupted(2))
+    embedded = 0
+    real = Network.photos
+
+    def counted(network: Network, pictures):  # type: ignore[no-untyped-def]
+        nonlocal embedded
+        embedded += len(pictures)
+        return real(network, pictures)
+
+    monkeypatch.setattr(Network, "photos", counted)
+    write(photos / "emu", "emu", 4, skip=3)
+    done = teach_folder(store, photos)
+    assert [(report.photos, report.known) for report in done.reports] == [(1, 3), (0, 3), (3, 0)]
+    assert embedded == 4
+    assert "6 more photos were known already" in done.sentence()
+    assert teach_folder(store, photos).sentence().startswith("0 classes")
+    assert embedded == 4
+
+
+def test_what_cannot_be_taught_does_not_keep_the_others_from_it(store: Store, photos: Path) -> None:
+    write(photos / "unknown", "anything", 2)
+    write(photos / "broken", "broken", 1)
+    (photos / "broken" / "0.png").write_bytes(b"no image")
+    (photos / "yak" / "broken.png").write_bytes(b"no image")
+    write(photos / "ox", "yak", 4)  # three of them are those of yak, but come first
+    (photos / "empty").mkdir()
+    (photos / ".hidden").mkdir()
+    done = teach_folder(store, photos)
+    assert set(done.refused) == {"unknown", "broken", "yak"}
+    assert [report.name for report in done.reports] == ["emu", "gnu", "ox"]
+    outcome = CliRunner().invoke(app, ["teach", str(store.folder), str(photos)])
+    assert isinstance(outcome.exception, ClassesRefused)
+    assert set(outcome.exception.reasons) == {"unknown", "broken", "yak"}
+    assert "0 classes" in outcome.output
+    assert {info.name for info in store.classes()} == {"ant", "bee", "cow", "emu", "gnu", "ox"}
+
+
+def test_a_folder_without_classes_is_refused(store: Store, photos: Path) -> None:
+    for folder in (photos / "emu", photos / "nothing"):
+        with pytest.raises(NoClassFolders):
+            teach_folder(store, folder)
+    outcome = CliRunner().invoke(app, ["teach", str(store.folder), "okapi"])
+    assert "give the photos of the class okapi" in str(outcome.exception)
+    before = store.digest()
+    assert "would be taught: 3 classes" in (
+        CliRunner().invoke(app, ["teach", str(store.folder), str(photos), "--dry-run"]).output
+    )
+    assert store.digest() == before
