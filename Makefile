@@ -1,13 +1,14 @@
 # make demo    NCM beside SSS on the embedded benchmark, figures under runs/
 # make test    formatting, linting, types, import directions, tests; JOBS=4 runs the tests in four processes
 # make install the environment alone, with all extras: to serve, to export, to watch, to compare on a cluster
+# make docs    the documentation, as a site in site/; broken links fail
 # make format  the code in the form that `make test` asks for
 # make clean   remove the environment and the caches of the tools; runs/ is your work, and stays
 # make help    print these lines
 
 VENV   := .venv
 BIN    := $(VENV)/bin
-EXTRAS := dev,photos,serve,export,cluster,watch
+EXTRAS := dev,docs,photos,serve,export,cluster,watch,tensorboard,wandb
 PYTHON ?= python3
 JOBS   ?= 2
 
@@ -20,7 +21,7 @@ ifeq ($(WANTED),)
 $(error $(PYTHON) is not Python 3.11 or newer; name one: make PYTHON=python3.12 $(MAKECMDGOALS))
 endif
 
-.PHONY: install demo test format clean help
+.PHONY: install demo test docs format clean help
 .NOTPARALLEL:  # the demo and the tests share an environment
 
 install: $(STAMP)
@@ -54,13 +55,18 @@ test: install
 	$(BIN)/lint-imports
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(JOBS) --dist loadfile
 
+# Building is also part of the tests (tests/docs), into another folder.
+docs: install
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
+	@echo "open site/index.html"
+
 format: install
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 # Not runs/: what was trained there is the user's, and may have taken days.
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 help:
 	@sed -n 's/^# make /make /p' $(firstword $(MAKEFILE_LIST))

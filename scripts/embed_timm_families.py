@@ -1,7 +1,7 @@
 """Embed with one small model of every family of timm: which give features, which are refused, and why.
 
-python scripts/embed_timm_families.py [FAMILY...]; a family is a file of timm/models. It takes a quarter of an hour of
-one core. The tests do the same with those families that have had other widths than timm records.
+python scripts/embed_timm_families.py [FAMILY...]; a family is a file of timm/models. It takes minutes of one
+core. The tests do the same with families whose width is not what timm records, and some others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from fairshot.errors import UserError
 from fairshot.models.backbones import model_settings
 from fairshot.models.embedder import Embedder
 
-LEAST = 96  # pixels per side of the input of models that take any
 SMALLEST = {  # of each family, by its parameters and the pixels of its input
     "beit": "beit_base_patch16_224",
     "byoanet": "halonet_h1",
@@ -111,10 +110,6 @@ def main(families: list[str]) -> None:
         began = time.process_time()
         try:
             settings = model_settings(name).without_weights()
-            if not timm.get_pretrained_cfg(name).fixed_input_size:
-                settings = settings.model_copy(
-                    update={"size": max(LEAST, settings.size // 2), "resize": None}
-                )
             embedder = Embedder(settings, 3)
             recorded = getattr(embedder.backbone, "num_features", None)
             widths[family] = "embeds" if embedder.width == recorded else "embeds, num_features differs"

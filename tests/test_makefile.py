@@ -41,7 +41,7 @@ def steps(tmp_path):
 def test_the_demo_installs_no_extras_and_the_tests_all(steps):
     assert 'pip install --quiet --editable "."\n' in steps("demo")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    for target in ("test", "install", "format"):
+    for target in ("test", "install", "docs", "format"):
         extras = steps(target).partition('pip install --quiet --editable ".[')[2].partition(']"\n')[0]
         assert sorted(extras.split(",")) == sorted(project["optional-dependencies"])
 

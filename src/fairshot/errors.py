@@ -283,6 +283,17 @@ class HeldOutUnfit(UserError):
         )
 
 
+@dataclass(eq=False)
+class ExtraMissing(UserError):
+    """Something needs a package that is not installed, because it is needed for nothing else."""
+
+    what: str
+    extra: str  # of fairshot, which brings the package
+
+    def __str__(self) -> str:
+        return f"{self.what} needs a package that is not installed: pip install 'fairshot[{self.extra}]'"
+
+
 class NoGPU(UserError):
     """A GPU was asked for, and there is none."""
 

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from fairshot.classifiers.bounded_calibration import moved_within
 from fairshot.classifiers.dual import DualClassifier, MixtureSettings, PrototypeSettings
 from fairshot.classifiers.gate import TransferableClassifier
-from fairshot.classifiers.whitening import WithinClassCovariance
+from fairshot.classifiers.whitening import Whitening, WithinClassCovariance
 from fairshot.errors import UserError
 
 BASE, NOVEL, VIEWS = 6, 4, 2
+WIDTH = 12
 GATES = {
     "plain": {},
     "constant": {"gate": "constant", "gate_strength": 0.05},
@@ -222,3 +223,34 @@ def test_a_left_out_shot_is_scored_as_by_its_class_without_it(chosen):
             if want is not None:
                 torch.testing.assert_close(got[left, own], want[0, own], atol=1e-6, rtol=0)
     assert torch.equal(found.transferable[:, :BASE], classifier.scores(shots).transferable[:, :BASE])
+
+
+def test_the_covariance_of_shots_whitens_too():
+    """Each score, and each left-out one, against the metric written out."""
+    torch.manual_seed(0)
+    space = Whitening(0.5, 0.3 * torch.rand(1, WIDTH), torch.eye(WIDTH)[None] + 0.1)
+    chosen = PrototypeSettings(decision="transferable_only", whitening=True, power=0.5)
+    g, labels, weight = torch.rand(20, 1, WIDTH), torch.arange(20) % 4, 0.5
+    shots = {"g": g, "g_tilde": g}
+    base = DualClassifier.fit(chosen, take(shots, slice(0)), labels[:0], 0, space)
+    classifier = base.extend(shots, labels).with_shot_covariance(shots, labels, weight)
+    values = space.transform(g.double())[:, 0]
+
+    def expected(x, rows, factor):
+        P = torch.stack([values[rows & (labels == c)].mean(0) for c in range(4)])
+        residuals = values[rows] - P[labels[rows]]
+        metric = torch.linalg.inv(torch.eye(WIDTH).double() + factor * residuals.T @ residuals)
+        distance = ((x - P) @ metric * (x - P)).sum(1)
+        return P @ metric @ x / ((x @ metric @ x) * (P @ metric * P).sum(1)).sqrt(), distance
+
+    every = torch.ones(20, dtype=torch.bool)
+    means = torch.stack([values[labels == c].mean(0) for c in range(4)])
+    factor = weight * WIDTH / float((values - means[labels]).square().sum())
+    scores, left_out = classifier.decide(shots).scores, classifier.left_out_scores(shots, labels)
+    distances = classifier.left_out_distances(shots, labels)
+    for row in (0, 7, 19):
+        close = {"atol": 1e-5, "rtol": 0, "check_dtype": False}
+        torch.testing.assert_close(scores[row], expected(values[row], every, factor)[0], **close)
+        similar, distance = expected(values[row], every & (torch.arange(20) != row), factor)
+        torch.testing.assert_close(left_out.transferable[row], similar, **close)
+        torch.testing.assert_close(distances[row], distance, **close)

@@ -9,20 +9,21 @@ import pytest
 import timm
 import torch
 from PIL import Image
-from typer.testing import CliRunner
 
-from fairshot.cli import app
 from fairshot.errors import OtherTraining
+from fairshot.evaluation.experiment import RunOptions, run
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import recipe_of
-from fairshot.models.errors import CannotEmbed, UnusableWeights
+from fairshot.models.errors import CannotEmbed, UnusableWeights, WeightsDoNotFit
 from fairshot.models.weights import sha256_of
+from fairshot.recipes import load_recipe
 from fairshot.teaching import Store, from_run
 from fairshot.tensor_files import read_tensors
+from fairshot.training.hardware import choose_hardware
 
 SMALL = [
-    *("--set", "model.size=32", "--set", "model.resize=32", "--set", "training.batch=8", "--device", "cpu"),
-    *("--set", "benchmark.base_classes=3", "--set", "benchmark.way=1", "--set", "benchmark.shots=3"),
+    *("model.size=32", "model.resize=32", "training.batch=8", "training.epochs=0"),
+    *("benchmark.base_classes=3", "benchmark.way=1", "benchmark.shots=3"),
 ]
 
 
@@ -43,19 +44,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> BaseException | None:
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("FAIRSHOT_CACHE", str(folder / "cache"))
-    return CliRunner().invoke(app, ["run", *arguments, "--data", "photos", *SMALL]).exception
+def begin(folder: Path, recipe: str, out: str, *changes: str, base: Path | None = None) -> Path:
+    """Run a recipe of CUB on the photos."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("FAIRSHOT_CACHE", str(folder / "cache"))
+        options = RunOptions(folder / out, choose_hardware("cpu"), photos=folder / "photos", base=base)
+        run(load_recipe(recipe, [*SMALL, *changes]), options)
+    return folder / out
 
 
 @pytest.fixture(scope="module")
 def frozen(folder: Path) -> Path:
-    """Run NCM of CUB's recipe on the weights as they are."""
-    with pytest.MonkeyPatch.context() as patch:
-        frozen = ("--set", "model.weights=resnet18.pth", "--set", "training.epochs=0", "--out", "frozen")
-        assert run(folder, patch, "cub200/ncm", *frozen) is None
-    return folder / "frozen"
+    """Run NCM on the weights as they are."""
+    return begin(folder, "cub200/ncm", "frozen", "model.weights=resnet18.pth")
 
 
 def test_without_an_epoch_a_run_is_on_the_very_weights_and_records_them(folder: Path, frozen: Path) -> None:
@@ -76,17 +78,11 @@ def test_without_an_epoch_a_run_is_on_the_very_weights_and_records_them(folder: 
     assert recipe_of(frozen).training.epochs == 0
 
 
-def test_sss_of_cub_is_trained_from_weights_of_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trained = (
-        "--set",
-        "model.weights=resnet18.pth",
-        "--set",
-        "training.epochs=1",
-        "--set",
-        "method.sr_width=16",
-    )
-    assert run(folder, monkeypatch, "cub200/sss", *trained, "--out", "sss") is None
-    kept, given = read_tensors(folder / "sss" / "model.safetensors"), torch.load("resnet18.pth")["state_dict"]
+def test_sss_of_cub_is_trained_from_weights_of_a_file(folder: Path) -> None:
+    changes = ("model.weights=resnet18.pth", "training.epochs=1", "method.sr_width=16")
+    trained = begin(folder, "cub200/sss", "sss", *changes)
+    kept = read_tensors(trained / "model.safetensors")
+    given = torch.load(folder / "resnet18.pth")["state_dict"]
     change = (kept["embedder.backbone.conv1.weight"] - given["conv1.weight"]).abs().max()
     assert 0 < change < 0.05
 
@@ -106,12 +102,12 @@ def test_what_a_run_made_of_weights_needs_them_no_more(
         (folder / "away.pth").rename(folder / "resnet18.pth")
 
 
-def test_other_weights_are_another_run(folder: Path, frozen: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_weights_are_another_training(folder: Path, frozen: Path) -> None:
     torch.save(timm.create_model("resnet18").state_dict(), folder / "other.pth")
-    other = ("--set", "model.weights=other.pth", "--set", "training.epochs=0", "--out", "other")
-    refused = run(folder, monkeypatch, "cub200/ncm", *other, "--base", "frozen")
-    assert isinstance(refused, OtherTraining)
-    assert "model.weights is resnet18.pth there and other.pth here" in refused.differences
+    with pytest.raises(OtherTraining) as refused:
+        begin(folder, "cub200/ncm", "other", "model.weights=other.pth", base=frozen)
+    assert "model.weights is resnet18.pth there and other.pth here" in refused.value.differences
+    assert "model.weights_sha256 is " in refused.value.differences
 
 
 @pytest.mark.parametrize(
@@ -119,12 +115,11 @@ def test_other_weights_are_another_run(folder: Path, frozen: Path, monkeypatch: 
     [
         (["model.weights=nowhere.pth"], UnusableWeights),
         (["model.weights=photos"], UnusableWeights),
+        (["model.weights=resnet18.pth", "model.backbone=resnet34"], WeightsDoNotFit),
         (["model.backbone=test_vit", "model.pretrained=false", "model.size=20"], CannotEmbed),
     ],
 )
-def test_what_cannot_begin_writes_nothing(
-    changes: list[str], kind: type, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = [word for change in changes for word in ("--set", change)]
-    assert isinstance(run(folder, monkeypatch, "cub200/ncm", *options, "--out", "nothing"), kind)
+def test_what_cannot_begin_writes_nothing(changes: list[str], kind: type[Exception], folder: Path) -> None:
+    with pytest.raises(kind):
+        begin(folder, "cub200/ncm", "nothing", *changes)
     assert not (folder / "nothing").exists()

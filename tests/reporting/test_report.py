@@ -20,7 +20,6 @@ from fairshot.cli.advice import advice
 from fairshot.errors import NoRunsFound
 from fairshot.evaluation.result import Result
 from fairshot.methods import methods
-from fairshot.reporting.figures import writer
 from fairshot.reporting.figures.sections import SECTIONS
 from fairshot.reporting.groups import PARTS, group_results, ranked
 from fairshot.reporting.measures import SESSION_MEASURES, SUMMARY_MEASURES
@@ -506,8 +505,8 @@ def test_browser_tables_equal_result_json(page, report):
     )
 
 
-def test_browser_opens_the_measured_cifar100_results(browser, tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "KINDS", ("svg",))  # what the page shows: the other files take a minute
+@pytest.mark.usefixtures("blank_figures")
+def test_browser_opens_the_measured_cifar100_results(browser, tmp_path):
     committed = Path(__file__).parents[2] / "results" / "cifar100"
     results = [Result.read(found.parent) for found in sorted(committed.glob("*/result.json"))]
     complaints = []

@@ -403,7 +403,7 @@ def test_slow_images_keep_nobody_from_reading(store: Store) -> None:
         try:
             slow = [clients.submit(predict, number) for number in range(4)]
             for path in ("classes", "history"):
-                assert httpx.get(f"{url}/{path}", timeout=10).status_code == 200
+                assert httpx.get(f"{url}/{path}", timeout=60).status_code == 200
             assert not any(each.done() for each in slow)
         finally:
             for process in decoders(os.getpid()):

@@ -1,27 +1,43 @@
 """Run the real command line in processes of its own, without paying for the imports each time.
 
 A server process imports the command line once and forks for each command. What a test sees is what a
-terminal sees: arguments in, exit code, output and files out; the process can be sent any signal.
+terminal sees: arguments in, exit code, output and files out; the process can be sent any signal. Only the
+figures it writes are blank: drawing them takes longer than a tiny run, and tests/reporting looks at them.
 """
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
+import pkgutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(  # with what they need, all that takes long to import
+from PIL import Image
+from PIL import _plugins as pillow_plugins
+
+from fairshot import methods
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MODULES = [module.name for module in pkgutil.iter_modules(methods.__path__)]
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(  # with what they need, all that takes long to import
     [
         *("fairshot.speed.mixtures", "fairshot.speed.train", "fairshot.studies.tradeoff"),
         *("fairshot.studies.tuning", "fairshot.studies.poisoning", "fairshot.studies.comparison"),
-        *("fairshot.reporting.ablations", "fairshot.teaching.backbone_spec"),
+        *("fairshot.reporting.ablations", "fairshot.reporting.report", "fairshot.teaching.backbone_spec"),
+        *("fairshot.teaching.run_spec", "fairshot.cli", "matplotlib.backends.backend_agg", "pillow_heif"),
+        *(f"PIL.{name}" for name in pillow_plugins),
+        *(f"fairshot.methods.{name}" for name in _MODULES),
     ]
 )
 
@@ -65,13 +81,18 @@ class Command:
             time.sleep(0.01)
 
 
+def set_environment(values: dict[str, str]) -> None:
+    """Set variables in the process of a command, as `before`: it does not inherit those of a test."""
+    os.environ.update(values)
+
+
 def start(folder: Path, *arguments: str | Path, before: Callable[[], None] | None = None) -> Command:
     """Start `fairshot ARGUMENTS` in a folder; `before` is called in its process first."""
     folder.mkdir(parents=True, exist_ok=True)
     number = len(list(folder.glob(".stdout-*")))
     output, errors = folder / f".stdout-{number}", folder / f".stderr-{number}"
     given = [str(argument) for argument in arguments]
-    process = _CONTEXT.Process(target=_main, args=(given, folder, output, errors, before))
+    process = CONTEXT.Process(target=_main, args=(given, folder, output, errors, before))
     process.start()
     return Command(process, output, errors)
 
@@ -95,5 +116,16 @@ def _main(
     if before is not None:
         before()
     from fairshot.cli import main
+    from fairshot.reporting.figures import style, writer
 
+    style.render = writer.render = blank
     main()
+
+
+def blank(figure: Figure, kinds: Sequence[str]) -> dict[str, bytes]:
+    """Return an empty picture of the size of a figure, in place of `style.render`."""
+    width, height = 72 * figure.get_size_inches()
+    frame = f'<svg viewBox="0 0 {width:g} {height:g}"></svg>'
+    png = io.BytesIO()
+    Image.new("1", (round(width), round(height))).save(png, "PNG")
+    return dict.fromkeys(kinds, frame.encode()) | ({"png": png.getvalue()} if "png" in kinds else {})

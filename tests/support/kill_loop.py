@@ -140,12 +140,12 @@ def kill_at_every_statement(folder: Path, photos: dict[str, list[Photo]], querie
         if child == 0:
             die_at_statement(folder, photos, statement)
         _, status = os.waitpid(child, 0)
-        digest, _ = examine(folder, photos, queries)
         if status == 0:
             break
-        if digest != before:
-            raise SystemExit(f"killed before statement {statement}, something of the class stayed")
-    if digest == before:
+        with Store(folder) as store:  # a digest as before is that of a store that was examined
+            if store.digest() != before:
+                raise SystemExit(f"killed before statement {statement}, something of the class stayed")
+    if examine(folder, photos, queries)[0] == before:
         raise SystemExit("a teaching that was not interrupted left nothing")
     return statement - 1
 

@@ -49,18 +49,18 @@ class Served:
         self.url = line.split()[1].rstrip("/")
         for _ in range(600):
             try:
-                if httpx.get(f"{self.url}/api/health").status_code == 200:
+                if httpx.get(f"{self.url}/api/health", timeout=60).status_code == 200:
                     return self
             except httpx.TransportError:
                 time.sleep(0.1)
         raise TimeoutError("the server did not come up")
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", int(self.url.rsplit(":", 1)[1])), timeout=30)
+        return socket.create_connection(("127.0.0.1", int(self.url.rsplit(":", 1)[1])), timeout=60)
 
     def stop(self) -> None:
         self.process.terminate()
-        self.process.wait(20)
+        self.process.wait(60)
 
 
 @contextmanager

@@ -1,30 +1,24 @@
-"""Train methods on the CPU in double precision, in one process or in several that share each batch.
-
-python shared_training.py PROCESSES METHODS
-"""
+"""Train methods on the CPU in double precision, in one process or in several that share each batch."""
 
 from __future__ import annotations
 
 import json
-import sys
+from pathlib import Path
 
 import torch
+from lightning_fabric import Fabric
 
-TRAINED = "TRAINED"  # begins the line of the output that holds what was trained
+Trained = dict[str, dict[str, float]]  # by method: losses and sums of weights, by name
 
 
-def train(processes: int, methods: dict[str, list[str]]) -> dict[str, dict[str, float]] | None:
-    """Train methods with changes of their recipes; return their losses and weights, in the first process."""
-    from lightning_fabric import Fabric
-
+def train(fabric: Fabric, methods: dict[str, list[str]]) -> Trained:
+    """Train methods with changes of their recipes; return their losses and weights."""
     from fairshot.benchmarks import load_stream
     from fairshot.evaluation.base_session import build_method
     from fairshot.recipes import load_recipe
     from fairshot.training.loop import Trainer
 
-    strategy = "ddp" if processes > 1 else "auto"
-    fabric = Fabric(accelerator="cpu", devices=processes, precision="64-true", strategy=strategy)
-    fabric.launch()
+    torch.set_default_dtype(torch.float64)  # differences of rounding stay small, any other would show
     trained = {}
     for name, changes in methods.items():
         few = ["benchmark.base_classes=4", "benchmark.sessions=1", "training.batch=30", "training.epochs=1"]
@@ -39,10 +33,17 @@ def train(processes: int, methods: dict[str, list[str]]) -> dict[str, dict[str, 
         }
         last = trainer.history[-1]
         trained[name] = {"loss": last["loss"], "steps": last["step"], **weights}
-    return trained if fabric.is_global_zero else None
+    return trained
 
 
-if __name__ == "__main__":
-    torch.set_default_dtype(torch.float64)  # differences of rounding stay small, any other would show
-    if (trained := train(int(sys.argv[1]), json.loads(sys.argv[2]))) is not None:
-        print(TRAINED + json.dumps(trained))
+def train_in_processes(processes: int, methods: dict[str, list[str]], out: Path) -> None:
+    """Train in several processes, forked from this one, and write what the first has trained."""
+    torch.set_num_threads(1)  # threads do not survive a fork
+    fabric = Fabric(accelerator="cpu", devices=processes, precision="64-true", strategy="ddp_fork")
+
+    def work(fabric: Fabric) -> None:
+        trained = train(fabric, methods)
+        if fabric.is_global_zero:
+            out.write_text(json.dumps(trained))
+
+    fabric.launch(work)

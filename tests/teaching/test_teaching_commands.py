@@ -95,9 +95,9 @@ def test_of_what_is_unknown_nobody_is_sure(tmp_path: Path, monkeypatch: pytest.M
     with Store(Path("shop")) as opened:
         opened.set_confidence(Confidence(threshold=2, automatic=False))
     (unknown,) = json.loads(fairshot("predict", "shop", "bee.png", "--json"))
-    assert unknown == known | {"answer": None, "sentence": f"unknown (nearest: {name}, {share})"}
+    assert unknown == known | {"answer": None, "sentence": f"unknown (perhaps {name}, {share})"}
     told = fairshot("predict", "shop", "bee.png")
-    assert f"bee.png  unknown (nearest: {name}, {share})  similar: {name} " in told
+    assert f"bee.png  unknown (perhaps {name}, {share})  similar: {name} " in told
 
 
 def test_from_a_run_to_answers_and_back(store: Path, doodles: Path) -> None:
@@ -326,7 +326,7 @@ def test_evaluation_of_known_answers(tmp_path: Path) -> None:
     """Each figure against a count by hand."""
     store = make_store(tmp_path / "store")
     store.teach("yak", drawings("yak", 3))
-    judge = Logistic(transferable=(-9.0, 10.0, 3.0, 0.0), specific=(-4.0, 5.0, 1.0, 0.1))
+    judge = Logistic(transferable=(-9.0, 10.0, 3.0, 0, 0, 0), specific=(-4.0, 5.0, 1.0, 0.1, 0, 0))
     store.set_confidence(Confidence(known=judge, threshold=0.6, automatic=False))
     shown = {"ant": drawings("sample of ant", 4), "yak": drawings("yak", 5), "cow": drawings("yak", 7)[5:]}
     shown["yeti"] = drawings("something else", 6)
@@ -355,6 +355,11 @@ def test_evaluation_of_known_answers(tmp_path: Path) -> None:
     assert measured.auroc == pytest.approx(sum(pairs) / len(pairs), abs=1e-6)
     surest = sorted(known, key=lambda pair: -pair[0])[: 11 - 2]
     assert measured.accuracy_after_rejection == pytest.approx(sum(ok for _, ok in surest) / 9)
+    everything = known + [(each.confidence, False) for each in found["yeti"]]
+    gaps = [0.0] * 10
+    for index, (sure, ok) in enumerate(everything):
+        gaps[min(int(10 * sure), 9)] += (sure - ok) / (11 if index < 11 else 6)
+    assert measured.calibration_error == pytest.approx(sum(map(abs, gaps)) / 2)
     assert measured.by_class == {name: (len(right[name]), sum(right[name])) for name in ("ant", "cow", "yak")}
 
 

@@ -21,10 +21,12 @@ def made_up_trials(count: int, seed: int) -> Trials:
     similarity, lead = draw.uniform(0.4, 1, count), draw.uniform(0, 0.3, count)
     specific = draw.random(count) < 0.5
     chance = 1 / (1 + np.exp(-np.where(specific, -6 + 6 * similarity + 10 * lead, -1 + 12 * lead)))
-    number = np.full(count, 3.0)
-    unknown = np.stack([draw.uniform(0.1, 0.7, count), draw.uniform(0, 0.2, count), number], 1)
+    constant = np.full(count, 3.0), np.full(count, 0.2), np.zeros(count)
+    unknown = np.stack([draw.uniform(0.1, 0.7, count), draw.uniform(0, 0.2, count), *constant], 1)
     return Trials(
-        Decisions(torch.tensor(np.stack([similarity, lead, number], 1)).float(), torch.from_numpy(specific)),
+        Decisions(
+            torch.tensor(np.stack([similarity, lead, *constant], 1)).float(), torch.from_numpy(specific)
+        ),
         torch.from_numpy(draw.random(count) < chance),
         torch.ones(count),
         Decisions(torch.tensor(unknown).float(), torch.from_numpy(draw.random(count) < 0.5)),
@@ -106,7 +108,7 @@ def test_features_without_trials_keep_their_model() -> None:
     trials = made_up_trials(500, 0)
     chosen = ~trials.known.specific
     only = Decisions(trials.known.signals[chosen], trials.known.specific[chosen])
-    default = Logistic(transferable=(1.0, 2.0, 3.0, 4.0), specific=(5.0, 6.0, 7.0, 8.0))
+    default = Logistic(transferable=(1.0, 2.0, 3.0, 4.0, 5.0, 6.0), specific=(6.0, 7.0, 8.0, 9.0, 0.0, 1.0))
     fitted = Logistic.fit(only, trials.right[chosen], trials.weights[chosen], default)
     assert fitted.specific == default.specific
     assert fitted.transferable != default.transferable

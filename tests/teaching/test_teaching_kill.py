@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
-KILLS = 60
+KILLS = 24
 
 
 def test_killed_at_random_moments_and_before_every_statement(tmp_path: Path) -> None:

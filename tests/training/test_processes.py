@@ -1,17 +1,17 @@
 """Several processes that share each batch train the same network as one."""
 
 import json
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
 import torch
+from lightning_fabric import Fabric
 from torch import nn
 
 from fairshot.errors import UserError
 from fairshot.training.hardware import SharedBatchNorm, share_batch_norms
-from support import shared_training
+from support.commands import CONTEXT
+from support.shared_training import train, train_in_processes
 
 # Halves of an episode of 18 images, three classes of six, end within a class.
 EPISODES = ["method.way=3", "method.shots=2", "method.queries=4", "method.episode_epochs=1"]
@@ -22,18 +22,18 @@ METHODS = {
 }
 
 
-def test_two_processes_train_the_same_network_as_one():
-    script = [sys.executable, shared_training.__file__, "2", json.dumps(METHODS)]
-    with subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as two:
-        try:
-            torch.set_default_dtype(torch.float64)
-            alone = shared_training.train(1, METHODS)
-        finally:
-            torch.set_default_dtype(torch.float32)
-        output, errors = two.communicate(timeout=200)
-    assert two.returncode == 0, errors[-3000:]
-    line = next(line for line in output.splitlines() if line.startswith(shared_training.TRAINED))
-    shared = json.loads(line.removeprefix(shared_training.TRAINED))
+def test_two_processes_train_the_same_network_as_one(tmp_path):
+    two = CONTEXT.Process(target=train_in_processes, args=(2, METHODS, tmp_path / "trained.json"))
+    two.start()
+    try:
+        fabric = Fabric(accelerator="cpu", devices=1, precision="64-true")
+        fabric.launch()
+        alone = train(fabric, METHODS)
+    finally:
+        torch.set_default_dtype(torch.float32)
+        two.join(240)
+    assert two.exitcode == 0
+    shared = json.loads((tmp_path / "trained.json").read_text())
     for method, weights in alone.items():
         assert weights.keys() == shared[method].keys()
         for name, value in weights.items():

@@ -30,8 +30,9 @@ from fairshot.classifiers.calibration import degrees, recognise
 from fairshot.classifiers.combination import Decision, Rule, combine, joined
 from fairshot.classifiers.gate import Bias, TransferableClassifier
 from fairshot.classifiers.prototype_classifier import Prototypes, ResistingPrototypes
+from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.similarity import prototype_directions, similarity, similarity_to
-from fairshot.classifiers.whitening import ClassCovariances, WithinClassCovariance
+from fairshot.classifiers.whitening import ClassCovariances, Whitening, WithinClassCovariance
 from fairshot.errors import UserError
 from fairshot.settings import Settings, Share
 
@@ -69,8 +70,8 @@ class DecisionSettings(Settings):
             raise ValueError(f"gate_strength is of a gate other than plain, got {self.gate_strength}")
         if self.class_covariance_share and not self.whitening:
             raise ValueError("class_covariance_share is a part of whitening, which is off")
-        if self.has_gate and self.decision != "separately":
-            raise ValueError(f"a gate needs decision separately, got {self.decision}")
+        if self.has_gate and self.decision not in ("separately", "transferable_only"):
+            raise ValueError(f"a gate needs decision separately or transferable_only, got {self.decision}")
         return self
 
     @property
@@ -149,8 +150,12 @@ class DualClassifier:
         features: Features,
         labels: Tensor,
         base_classes: int,
+        space: Whitening | None = None,
     ) -> Self:
-        """Make the classifiers of the base classes from the features of their training images."""
+        """Make the classifiers of the base classes from the features of their training images.
+
+        A whitened space may be given; otherwise whitening learns it from the same images.
+        """
         g, g_tilde, weights = features["g"], features["g_tilde"], features.get("weights")
         _check_weights(settings, weights)
         counts = labels.bincount(weights, minlength=base_classes)
@@ -165,7 +170,7 @@ class DualClassifier:
         else:
             h = Prototypes.fit(g, labels, base_classes, weights)
             h_tilde = ResistingPrototypes.fit(g_tilde, labels, base_classes, weights)
-        gate = _fit_gate(settings, g, labels, counts, h) if settings.has_gate else None
+        gate = _fit_gate(settings, g, labels, counts, h, space) if settings.has_gate else None
         return cls(settings, base_classes, counts, h, h_tilde, gate)
 
     def extend(self, features: Features, labels: Tensor) -> Self:
@@ -194,6 +199,11 @@ class DualClassifier:
             self.memory, extended.h.means, extended.degrees(), extended.bounds
         )
         return replace(extended, memory=memory)
+
+    def with_shot_covariance(self, features: Features, labels: Tensor, weight: float) -> Self:
+        """Compare g in a space that is whitened by the covariance within the classes of shots too."""
+        assert self.gate is not None
+        return replace(self, gate=self.gate.with_shot_covariance(features["g"], labels, weight))
 
     def adapt(self, features: Features) -> Self:
         """Calibrate h with unlabelled images (eq. 9, 10, 24), within bounds if the settings say so."""
@@ -262,14 +272,21 @@ class DualClassifier:
         if self.gate is None:
             scores.transferable[own] = left_out(self.h.means, g)
         else:
-            bare = torch.zeros_like(scores.transferable)
-            bare[own] = self.gate.left_out(self.gate.project(g), labels).float()
-            scores.transferable[own] = self._with_bias(bare)[own]
+            bare = self.gate.left_out_scores(self.gate.project(g), labels).float()
+            some = slice(None) if self.gate.scatter else own
+            scores.transferable[some] = self._with_bias(bare)[some]
         if scores.specific is not scores.transferable:
             scores.specific[own] = left_out(self.h_tilde.means, g_tilde)
         if scores.pre is not None:
             scores.pre[own] = left_out(joined(self.h.means, self.h_tilde.means), joined(g, g_tilde))
         return scores
+
+    def left_out_distances(self, shots: Features, labels: Tensor) -> Tensor | None:
+        """Return squared distances (N, C) of shots, as in `left_out_scores`; none without a gate."""
+        if self.gate is None or self.gate.metrics is not None:
+            return None
+        xx, xp, pp = self.gate.left_out_products(self.gate.project(shots["g"].double()), labels)
+        return (xx - 2 * xp + pp).sum(-1).float()
 
     def combine(self, transferable: Tensor, specific: Tensor, pre: Tensor | None = None) -> Decision:
         """Decide by scores (N, C) of both kinds of features."""
@@ -446,11 +463,19 @@ def split_known(labels: Tensor, seen: int) -> tuple[Tensor, range]:
 
 
 def _fit_gate(
-    settings: DecisionSettings, g: Tensor, labels: Tensor, counts: Tensor, h: Prototypes | BGMM
+    settings: DecisionSettings,
+    g: Tensor,
+    labels: Tensor,
+    counts: Tensor,
+    h: Prototypes | BGMM,
+    space: Whitening | None,
 ) -> TransferableClassifier:
     """Make the gate of the base classes from the features of their training images."""
     if not settings.whitening:
         return TransferableClassifier.plain(h.means, counts)
+    if space is not None:
+        means = prototypes(space.transform(g.double()), labels, range(len(counts))).to(g)
+        return TransferableClassifier.in_space(space, means, counts)
     covariance = WithinClassCovariance.fit(g, labels, len(counts), settings.power)
     metrics, share = None, settings.class_covariance_share
     if share:

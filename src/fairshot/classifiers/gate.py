@@ -26,9 +26,15 @@ import torch
 from fairshot.classifiers.calibration import calibrate_labelled, moved
 from fairshot.classifiers.prototypes import class_sums, prototypes
 from fairshot.classifiers.similarity import padded, prototype_directions, similarity, similarity_to
-from fairshot.classifiers.whitening import ClassMetrics, Whitening, WithinClassCovariance
+from fairshot.classifiers.whitening import (
+    ClassMetrics,
+    ShotScatter,
+    Whitening,
+    WithinClassCovariance,
+)
 
 Bias = Literal["plain", "constant", "unbiased", "left_out"]
+LEARNT = ("prototypes", "counts", "noise", "margins")  # tensors that every gate has
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +60,7 @@ class TransferableClassifier:
     counts: torch.Tensor  # (C,) images behind each prototype
     noise: torch.Tensor  # (C - base_classes, 2) of each novel class: variance, squared length of its mean
     margins: torch.Tensor  # (S,) how far the best base class is ahead of the own class, per left-out shot
+    scatter: tuple[float, ...] = ()  # per view: factor of the scatter of shots in the space, if it has one
 
     @classmethod
     def plain(cls, base: torch.Tensor, counts: torch.Tensor) -> TransferableClassifier:
@@ -74,6 +81,11 @@ class TransferableClassifier:
         return cls._of_base(space.transform_tukey(covariance.means), counts, space, own)
 
     @classmethod
+    def in_space(cls, space: Whitening, base: torch.Tensor, counts: torch.Tensor) -> TransferableClassifier:
+        """Know the base classes by their prototypes (B, V, d) in a whitened space that is given."""
+        return cls._of_base(base, counts, space)
+
+    @classmethod
     def _of_base(
         cls,
         base: torch.Tensor,
@@ -92,11 +104,12 @@ class TransferableClassifier:
         own = dict(tensors)
         space = Whitening(power, own.pop("centre"), own.pop("matrix")) if "matrix" in own else None
         metrics = ClassMetrics(own.pop("metrics"), own.pop("metric_shares")) if "metrics" in own else None
-        return cls(base_classes, space, metrics, **own)
+        prototypes, counts, noise, margins = (own[name] for name in LEARNT)
+        return cls(base_classes, space, metrics, prototypes, counts, noise, margins)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return all that has been learnt."""
-        learnt = {name: getattr(self, name) for name in ("prototypes", "counts", "noise", "margins")}
+        learnt = {name: getattr(self, name) for name in LEARNT}
         if self.metrics is not None:
             learnt |= {"metrics": self.metrics.base, "metric_shares": self.metrics.shares}
         if self.space is not None:
@@ -189,6 +202,8 @@ class TransferableClassifier:
         Negative where the shot would be recognised. A class of a single shot has nothing left without it and
         is passed over.
         """
+        if not self.base_classes:
+            return -self.left_out(shots, labels)[self.counts[labels] > 1]
         best = self.similarity(shots, range(self.base_classes)).amax(1)
         return (best - self.left_out(shots, labels))[self.counts[labels] > 1]
 
@@ -199,6 +214,66 @@ class TransferableClassifier:
         xx, xp, pp = (each.expand(len(labels), -1, -1)[own] for each in self._products(shots, classes))
         k = self.counts[labels][:, None]
         return cosine(xx, k * xp - xx, k * k * pp - 2 * k * xp + xx)  # with k p - x, the sum of the others
+
+    def with_shot_covariance(
+        self, g: torch.Tensor, labels: torch.Tensor, weight: float
+    ) -> TransferableClassifier:
+        """Whiten by the covariance within the classes of shots g (S, V, d) too, in a space without metrics.
+
+        It differs from that of base classes: birds vary otherwise than everyday things. Classes must have at
+        least two of the shots. In float64, where the order of the shots hardly shows.
+        """
+        assert self.space is not None
+        values = self.space.transform(g.double())
+        used, rows = torch.unique(labels, return_inverse=True)
+        residuals = values - prototypes(values, rows, range(len(used)))[rows]
+        scatters = [ShotScatter.of(each, weight) for each in residuals.unbind(1)]
+
+        def applied(views: torch.Tensor) -> list[torch.Tensor]:
+            pairs = zip(scatters, views.double(), strict=True)
+            return [scatter.apply(rows).to(views) for scatter, rows in pairs]
+
+        return replace(
+            self,
+            space=replace(self.space, matrix=torch.stack(applied(self.space.matrix))),
+            prototypes=torch.stack(applied(self.prototypes.transpose(0, 1)), dim=1),
+            scatter=tuple(scatter.factor for scatter in scatters),
+        )
+
+    def left_out_scores(self, shots: Projected, labels: torch.Tensor) -> torch.Tensor:
+        """Similarity (S, C) of shots to all classes, each as if it had not been taught, without bias."""
+        if self.scatter:
+            return cosine(*self.left_out_products(shots, labels))
+        scores = self.similarity(shots, range(len(self.prototypes)))
+        own = torch.arange(len(labels), device=labels.device), labels
+        scores[own] = self.left_out(shots, labels)
+        return scores
+
+    def left_out_products(
+        self, shots: Projected, labels: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Products x x (S, 1, V), x p, p p (S, C, V) of shots and classes, as if a shot had not been taught.
+
+        Where shots are part of the space, it is that without the shot: one residual less in the scatter
+        changes its inverse by a product of two vectors (Sherman and Morrison).
+        """
+        own = torch.arange(len(labels), device=labels.device), labels
+        x, P, k = shots.values, self.prototypes.to(shots.values), self.counts[labels][:, None].double()
+        rest = (k[..., None] * P[labels] - x) / (k[..., None] - 1)  # the own class without the shot
+        r = x - P[labels]
+
+        def with_all(vectors: torch.Tensor) -> torch.Tensor:
+            products = torch.einsum("nvd,cvd->ncv", vectors, P)
+            products[own] = (vectors * rest).sum(-1)
+            return products
+
+        factor = x.new_tensor(self.scatter or (0.0,) * x.shape[1]) * k / (k - 1)
+        factor = (factor / (1 - factor * r.square().sum(-1)).clamp(min=1e-6))[:, None]
+        xr, rp = (x * r).sum(-1)[:, None], with_all(r)
+        pp = P.square().sum(-1)[None].repeat(len(x), 1, 1)
+        pp[own] = rest.square().sum(-1)
+        xx = x.square().sum(-1)[:, None]
+        return xx + factor * xr.square(), with_all(x) + factor * xr * rp, pp + factor * rp.square()
 
     def upto(self, classes: int) -> TransferableClassifier:
         """Return the classifier as it was when it knew the first classes alone.

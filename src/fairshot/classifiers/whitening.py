@@ -69,6 +69,32 @@ class WithinClassCovariance:
 
 
 @dataclass(frozen=True, eq=False)
+class ShotScatter:
+    """The matrix (I + factor * R'R) ^ -1/2 of residuals R (N, d) of a few classes.
+
+    They tell the covariance along N directions alone; all others stay as they are.
+    """
+
+    factor: float
+    directions: torch.Tensor  # (d, r) in columns
+    changes: torch.Tensor  # (r,) of the scale along them
+
+    @classmethod
+    def of(cls, residuals: torch.Tensor, weight: float) -> ShotScatter:
+        """Let the residuals count with a weight, in units of their mean square."""
+        squares = float(residuals.square().sum())
+        factor = weight * residuals.shape[1] / squares if squares else 0.0
+        values, vectors = torch.linalg.eigh(residuals @ residuals.T)
+        some = values > 1e-9 * values[-1].clamp(min=1e-12)
+        directions = residuals.T @ (vectors[:, some] / values[some].sqrt())
+        return cls(factor, directions, (1 + factor * values[some]).rsqrt() - 1)
+
+    def apply(self, rows: torch.Tensor) -> torch.Tensor:
+        """Multiply rows (N, d) by the matrix."""
+        return rows + rows @ self.directions * self.changes @ self.directions.T
+
+
+@dataclass(frozen=True, eq=False)
 class ClassCovariances:
     """The covariance of each base class in a whitened space, shrunk as it was for all."""
 

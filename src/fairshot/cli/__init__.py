@@ -18,6 +18,8 @@ from fairshot.cli import (
     bench,
     compare,
     data,
+    doctor,
+    hub,
     listing,
     poison,
     recipe,
@@ -39,7 +41,14 @@ UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}  # a disk that is full or
 RESUMING = {"run", "compare", "tune", "ablate", "teach"}  # commands that find again what they had finished
 
 COMMANDS: dict[str, list[Callable[..., None] | typer.Typer]] = {
-    "Experiments": [run.run_command, compare.compare_command, listing.list_command, recipe.app, data.app],
+    "Experiments": [
+        run.run_command,
+        compare.compare_command,
+        listing.list_command,
+        recipe.app,
+        data.app,
+        doctor.doctor_command,
+    ],
     "Reports": [report.report_command, report.reproducibility_command],
     "Studies": [
         *(tune.tune_command, tradeoff.tradeoff_command, ablate.ablate_command, poison.poison_command),
@@ -57,6 +66,7 @@ COMMANDS: dict[str, list[Callable[..., None] | typer.Typer]] = {
             watch.watch_command,
         ),
     ],
+    "Sharing": [hub.push_command, hub.pull_command],
 }
 
 app = typer.Typer(

@@ -17,6 +17,7 @@ from fairshot.benchmarks.dataset import Dataset, MissingData, WrongData
 from fairshot.benchmarks.image_folder import TooFewImages
 from fairshot.documents import load_json
 from fairshot.errors import first_of
+from fairshot.hub.errors import HubUnreachable
 from fairshot.models import errors as model_errors
 from fairshot.models.presets import DEFAULT_PRESET
 from fairshot.server.errors import AddressUnavailable
@@ -42,6 +43,7 @@ OPTIONS: dict[type, str] = {
     errors.PicturesNotFound: "; say where they are with --data",
     errors.PseudoNovelUnfit: "; change --novel",
     errors.HeldOutUnfit: "; give a smaller --held-out",
+    HubUnreachable: "; or give another --endpoint",
     AddressUnavailable: "; give another --port or --host",
     store_errors.StoreDamaged: "; an archive is unpacked by: fairshot import ARCHIVE NEW_STORE",
     model_errors.UnknownBackbone: "; give --backbone another name, or see them all with --backbone list",

@@ -5,20 +5,24 @@ What is measured is imported where it is used: that takes seconds, and --help ne
 
 from __future__ import annotations
 
+import json
 import math
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fairshot.cli.console import ConsoleReporter
-from fairshot.cli.options import Device, Set, Trust
+from fairshot.cli.options import Device, Root, Set, Trust
 from fairshot.cli.tables import print_table
 from fairshot.cli.trust import load_trusted
 
 app = typer.Typer(
-    name="bench", help="Measure speed, beside the plain way to do the same.", no_args_is_help=True
+    name="bench",
+    help="Measure speed, and how good stores of photos are, beside the plain way to do the same.",
+    no_args_is_help=True,
 )
 
 
@@ -158,3 +162,74 @@ def bgmm_command(
     same = ("from the\nsame\nstart: s", "\nscikit-\nlearn s", "\ndiffer-\nence")
     titles = ("", "\nmixtures\n", *ours, *same)
     print_table(f"Bayesian Gaussian mixtures, {torch.get_num_threads()} threads", titles, cells)
+
+
+@app.command("photos")
+def photos_command(
+    draws: Annotated[int, typer.Option(min=2, help="Random draws of classes and photos.")] = 20,
+    root: Root = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the figures as JSON too.")] = None,
+) -> None:
+    """Accuracy of a store from five photos per class, and what it finds unknown, on photos of two benchmarks.
+
+    Beside it, on the same features and draws: nearest means, logistic regression, shrinkage LDA.
+    """
+    from fairshot.files import write_atomically
+    from fairshot.models.presets import DEFAULT_PRESET
+    from fairshot.speed.photos import measure_accuracy, measure_unknown, reported_photos
+
+    reporter = ConsoleReporter("bench")
+    photos = reported_photos(root, reporter)
+    accuracies = measure_accuracy(photos, draws, reporter=reporter)
+    unknown = measure_unknown(photos, draws, reporter=reporter)
+    names = list(accuracies[0].mean)
+    titles = (
+        "five photos each",
+        *(name.replace(" ", "\n") for name in names),
+        "store at least\nas good, draws",
+    )
+    print_table(
+        f"accuracy in % and its deviation over {draws} draws, {DEFAULT_PRESET}",
+        titles,
+        (
+            (
+                row.task,
+                *(f"{100 * row.mean[name]:.1f} ± {100 * row.deviation[name]:.1f}" for name in names),
+                " / ".join(map(str, row.store_at_least.values())),
+            )
+            for row in accuracies
+        ),
+    )
+    print_table(
+        "photos of classes that were not taught, in %: refused if 10 % of own ones are; answered unknown",
+        (
+            "taught",
+            "foreign",
+            "classes",
+            "AUROC",
+            "refused",
+            "calibration\nerror",
+            "unknown:\nown",
+            "foreign",
+        ),
+        (
+            (
+                *(row.taught, row.foreign, str(row.classes), f"{row.auroc:.3f}"),
+                *(
+                    f"{100 * share:.0f}"
+                    for share in (
+                        *(row.foreign_refused, row.calibration_error),
+                        *(row.own_answered_unknown, row.foreign_answered_unknown),
+                    )
+                ),
+            )
+            for row in unknown
+        ),
+    )
+    if out is not None:
+        figures = {
+            "preset": DEFAULT_PRESET,
+            "accuracy": [asdict(row) for row in accuracies],
+            "unknown": [asdict(row) for row in unknown],
+        }
+        write_atomically(out, (json.dumps(figures, indent=1) + "\n").encode())

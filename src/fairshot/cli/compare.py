@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter
-from fairshot.cli.options import Compile, Data, Device, Fresh, Minutes, OnOff, Root, Set, study_options
+from fairshot.cli.options import Compile, Data, Device, Fresh, Log, Minutes, OnOff, Root, Set, study_options
 from fairshot.cli.run import present
 from fairshot.errors import UserError
 
@@ -84,6 +84,7 @@ def compare_command(
     fresh: Fresh = False,
     root: Root = None,
     max_minutes: Minutes = math.inf,
+    log: Log = [],  # noqa: B006 - typer copies it
 ) -> None:
     """Run methods on benchmarks with several seeds and class orders, and print them side by side.
 
@@ -104,7 +105,7 @@ def compare_command(
     sources = dict.fromkeys(benchmarks) if data is None else [data.resolve().name]
     out = out or Path("runs") / "-".join(["compare", *sources])
     options = replace(
-        study_options(ConsoleReporter(), device, data, root, fresh, on_ray, max_minutes),
+        study_options(ConsoleReporter(), device, data, root, fresh, on_ray, max_minutes, log),
         parallel=parallel,
         compiled=compile_ is OnOff.ON,
     )

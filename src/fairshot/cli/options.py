@@ -12,6 +12,7 @@ import typer
 from fairshot.cli.console import ConsoleReporter, this_command
 
 if TYPE_CHECKING:
+    from fairshot.evaluation.tracking import Tracking
     from fairshot.studies import StudyOptions
 
 
@@ -20,6 +21,13 @@ class OnOff(StrEnum):
 
     ON = "on"
     OFF = "off"
+
+
+class Tracker(StrEnum):
+    """What runs can be logged to."""
+
+    tensorboard = "tensorboard"
+    wandb = "wandb"
 
 
 Set = Annotated[
@@ -59,6 +67,14 @@ Minutes = Annotated[
 Compile = Annotated[
     OnOff, typer.Option("--compile", help="Compile training steps for a GPU; off to debug them.")
 ]
+Log = Annotated[
+    list[Tracker],
+    typer.Option(
+        "--log",
+        help="Log to a tracker too, while it trains; give it several times for several. "
+        "Each is an extra: pip install 'fairshot[tensorboard]'.",
+    ),
+]
 Novel = Annotated[
     int | None,
     typer.Option(min=1, help="Base classes that play novel ones; a third of them, at most 20, if not given."),
@@ -69,6 +85,16 @@ HeldOut = Annotated[
         min=1, help="Training images per class that play test images; a fifth, at most 50, if not given."
     ),
 ]
+
+
+def tracking_of(log: list[Tracker]) -> Tracking:
+    """Return what runs are logged to; a tracker that is not installed is refused."""
+    from fairshot.evaluation.tracking import Tracking  # torch: seconds, and --help needs none
+    from fairshot.reporting.figures.accuracy import write_figures
+
+    tracking = Tracking(tuple(each.value for each in log), write_figures)
+    tracking.check()
+    return tracking
 
 
 def given(**options: Any) -> dict[str, Any]:
@@ -84,8 +110,10 @@ def study_options(
     fresh: bool = False,
     on_ray: bool = False,
     max_minutes: float = math.inf,
+    log: list[Tracker] | None = None,
 ) -> StudyOptions:
     """Return how the runs of a study are run."""
     from fairshot.studies import StudyOptions  # torch: seconds, and --help needs none
 
-    return StudyOptions(device, root, data, fresh, on_ray, max_minutes, this_command(), reporter)
+    inputs = (device, root, data, fresh, on_ray, max_minutes)
+    return StudyOptions(*inputs, this_command(), reporter, tracking_of(log or []))

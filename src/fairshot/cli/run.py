@@ -12,7 +12,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
-from fairshot.cli.options import Base, Compile, Data, Device, Fresh, Minutes, OnOff, Root, Seed, Set, Trust
+from fairshot.cli.options import (
+    Base,
+    Compile,
+    Data,
+    Device,
+    Fresh,
+    Log,
+    Minutes,
+    OnOff,
+    Root,
+    Seed,
+    Set,
+    Trust,
+    tracking_of,
+)
 from fairshot.cli.suggestions import after_run
 from fairshot.cli.trust import load_trusted
 from fairshot.errors import UserError
@@ -61,6 +75,7 @@ def run_command(
     root: Root = None,
     max_minutes: Minutes = math.inf,
     compile_: Compile = OnOff.ON,
+    log: Log = [],  # noqa: B006 - typer copies it
 ) -> None:
     """Train on the base classes, learn the sessions, report how balanced the classifier stayed.
 
@@ -77,6 +92,7 @@ def run_command(
         raise UserError("--split goes with --data: it says how own pictures were split")
     recipe = recipe or default_recipe("folder" if data else "doodles")
     chosen = load_trusted(recipe, set_, seed, trust)
+    tracking = tracking_of(log)
     source, name = source_name(chosen, data), run_name(recipe, chosen)
     folder = out or Path("runs") / f"{source}-{name}-seed{chosen.seed}"
     fabric = choose_hardware(device, processes, machines)
@@ -84,7 +100,16 @@ def run_command(
     if fabric.is_global_zero:
         reporter = ConsoleReporter(f"{name} {source}", folder / LOG)
     inputs = (this_command(), root, data, split, base)
-    options = RunOptions(folder, fabric, *inputs, fresh, max_minutes, reporter, compiled=compile_ is OnOff.ON)
+    options = RunOptions(
+        folder,
+        fabric,
+        *inputs,
+        fresh,
+        max_minutes,
+        reporter,
+        tracking=tracking,
+        compiled=compile_ is OnOff.ON,
+    )
     result = run(chosen, options)
     if result is not None:
         present({folder: result}, folder)

@@ -59,10 +59,17 @@ Weights = Annotated[
 ]
 BasePhotos = Annotated[
     Path | None,
-    typer.Option(metavar="PHOTOS", help="Train SR on the base classes PHOTOS/<class>/*.jpg"),
+    typer.Option(
+        metavar="PHOTOS",
+        help="Base classes PHOTOS/<class>/*.jpg. SR is trained on them, and kept if held-out photos say that "
+        "it pays.",
+    ),
 ]
 Epochs = Annotated[
-    int | None, typer.Option(min=1, help="With --base: how long to train; ten epochs if not given.")
+    int | None, typer.Option(min=1, help="With --base: epochs of SR, on cached features; 30 if not given.")
+]
+MaxMinutes = Annotated[
+    float | None, typer.Option(min=0, help="With --base: minutes that training SR may take at most.")
 ]
 RunData = Annotated[
     Path | None,
@@ -97,6 +104,7 @@ def new_command(
     weights: Weights = None,
     base: BasePhotos = None,
     epochs: Epochs = None,
+    max_minutes: MaxMinutes = None,
     data: RunData = None,
     without_images: WithoutImages = False,
     sessions: Sessions = None,
@@ -125,12 +133,18 @@ def new_command(
         spec = from_run(run, data, reporter, without_images, sessions)
     else:
         spec = from_backbone(
-            backbone or DEFAULT_PRESET, weights, base, reporter=reporter, **given(epochs=epochs)
+            backbone or DEFAULT_PRESET,
+            weights,
+            base,
+            reporter=reporter,
+            **given(epochs=epochs, max_minutes=max_minutes),
         )
     with Store.create(store, spec, reporter) as made:
         count = len(made.classes())
         _say(f"{store}: a store of {count} classes" if count else f"{store}: a store without classes yet")
         _say_method(spec)
+        if spec.remark:
+            _say(spec.remark)
         _say_sessions(spec, store, without_images)
         _say(f"confidence and unknown: {made.snapshot().confidence.source}")
 
@@ -392,7 +406,7 @@ def _say_mistakes(mistakes: Mistakes) -> None:
     if not mistakes.wrong:
         _say("\nno image is answered wrongly")
         return
-    surest_first = sorted(mistakes.wrong, key=lambda each: -each.confidence)
+    surest_first = sorted(mistakes.wrong, key=lambda each: (each.answered is None, -each.confidence))
     for title, lines in (
         ("confusions, the most frequent first", [each.sentence() for each in mistakes.confusions]),
         ("wrong photos, the surest first", [f"{each.file}  {each.sentence}" for each in surest_first]),

@@ -45,6 +45,7 @@ from fairshot.evaluation.run_folder import (
     recorded_recipe,
 )
 from fairshot.evaluation.sessions import Outcome, run_sessions
+from fairshot.evaluation.tracking import UNTRACKED, RunLog, Tracking
 from fairshot.files import remove_partial, write_atomically
 from fairshot.methods.method import Method
 from fairshot.methods.plugins import plugin_file
@@ -80,6 +81,7 @@ class RunOptions:
     reporter: Reporter = SILENT
     prepare: Callable[[Stream], Stream] | None = None  # makes another stream from that of the benchmark
     call: str = ""  # the name of a call that may begin a run several times, and clears a fresh one once
+    tracking: Tracking = UNTRACKED
     compiled: bool = True  # whether training steps are compiled for a GPU
 
 
@@ -89,6 +91,7 @@ def run(recipe: Recipe, options: RunOptions) -> Result | None:
     Of several processes the first writes and gets the result; the others only train, and get None.
     """
     check_base_fits(recipe, options.base, options.out, options.fresh)
+    options.tracking.check()
     stream, split = load_pictures(recipe, options)
     if options.prepare is not None:
         stream = options.prepare(stream)
@@ -97,20 +100,41 @@ def run(recipe: Recipe, options: RunOptions) -> Result | None:
     # before anything is written: it may refuse its settings
     method = build_method(recipe, stream, trained=options.base is not None)
     first = options.fabric.is_global_zero
-    with _prepared(recipe, options) if first else nullcontext():
+    with _prepared(recipe, options) if first else nullcontext(), _logged(recipe, options, first) as log:
         options.fabric.barrier()  # the folder is in order before anybody reads it
         if (options.out / RESULT).is_file():
             options.reporter.say(RunFinished(options.out, trial=options.prepare is not None))
-            return Result.read(options.out) if first else None
+            result = Result.read(options.out) if first else None
+            if log is not None and result is not None:
+                log.log_training(_read_csv(options.out / TRAINING))
+                log.log_result(result)
+            return result
         if split is not None and first:
             split.write(options.out)
             for line in split.summary():
                 options.reporter.say(line)
-        return _run(recipe, stream, method, options)
+        return _run(recipe, stream, method, options, log)
 
 
-def _run(recipe: Recipe, stream: Stream, method: Method[Any], options: RunOptions) -> Result | None:
+@contextmanager
+def _logged(recipe: Recipe, options: RunOptions, first: bool) -> Iterator[RunLog | None]:
+    """Give the log of a run, if it is logged to a tracker and this process is the one that writes."""
+    if not (first and options.tracking.names):
+        yield None
+        return
+    log = RunLog(options.out, recipe, options.tracking)
+    try:
+        yield log
+    finally:
+        log.close()
+
+
+def _run(
+    recipe: Recipe, stream: Stream, method: Method[Any], options: RunOptions, log: RunLog | None
+) -> Result | None:
     """Train or load the base session, go through the other sessions, write what came of it."""
+    if log is not None:
+        log.open()
     began = time.monotonic()
     trainer = Trainer(
         fabric=options.fabric,
@@ -122,6 +146,7 @@ def _run(recipe: Recipe, stream: Stream, method: Method[Any], options: RunOption
         reporter=options.reporter,
         deadline=began + 60 * options.max_minutes,
         compiled=options.compiled,
+        after_epoch=None if log is None else log.log_training,
     )
     if options.base is None:
         _warn_if_slow(recipe, method, options)
@@ -145,6 +170,9 @@ def _run(recipe: Recipe, stream: Stream, method: Method[Any], options: RunOption
     trained_for = _trained_for(trainer, options.base)
     result = _result(recipe, stream, options, method, outcome, seconds, curve, trained_for)
     result.write(options.out)
+    if log is not None:
+        log.log_training(trainer.history)  # of checkpoints, if an earlier call did not log them
+        log.log_result(result)
     return result
 
 
@@ -277,6 +305,14 @@ def _as_csv(rows: list[Row]) -> bytes:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue().encode()
+
+
+def _read_csv(path: Path) -> list[Row]:
+    """Read a training curve; a run that has none, or kept none, has no rows."""
+    if not path.is_file():
+        return []
+    with path.open(newline="") as file:
+        return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
 
 
 def _write_features(outcome: Outcome, base_classes: int, out: Path) -> None:

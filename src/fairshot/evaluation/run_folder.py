@@ -26,6 +26,7 @@ TRAINING = "training.csv"
 TRAINING_COLUMNS = ("step", "epoch", "loss", "learning_rate", "images_per_second")
 CHECKPOINTS = "checkpoints"
 FIGURES = "figures"
+TRACKERS = ("tensorboard", "wandb")  # folders of what was logged to them
 TRADEOFF, TRADEOFF_PAGE = "tradeoff.json", "tradeoff.md"
 POISONING, POISONING_PAGE = "poisoning.json", "poisoning.md"
 PSEUDO_NOVEL = "pseudo-novel"  # the folder of the training on which the trade-off's gates are chosen
@@ -59,7 +60,7 @@ def clear_run(run: Path, call: str = "") -> None:
     pages = (TRADEOFF, TRADEOFF_PAGE, POISONING, POISONING_PAGE)
     for name in (RESULT, SPLIT, RECIPE, OWN_METHOD, TRAINING, LOG, MODEL, FEATURES, *pages):
         (run / name).unlink(missing_ok=True)
-    for name in (CHECKPOINTS, FIGURES, PSEUDO_NOVEL):
+    for name in (CHECKPOINTS, FIGURES, PSEUDO_NOVEL, *TRACKERS):
         shutil.rmtree(run / name, ignore_errors=True)
     if call:
         write_atomically(cleared, call.encode())

@@ -281,7 +281,8 @@ def feature_width(backbone: Backbone, settings: ModelSettings, channels: int) ->
     try:
         features = backbone.eval()(blank)
     except Exception as problem:
-        raise CannotEmbed(settings.backbone, settings.size, str(problem).partition("\n")[0]) from problem
+        reason = str(problem).partition("\n")[0] or type(problem).__name__
+        raise CannotEmbed(settings.backbone, settings.size, reason) from problem
     finally:
         backbone.train(training)
     if not isinstance(features, Tensor):

@@ -289,7 +289,7 @@ def _model_of_preset(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _make_way_for_weights(content: dict[str, Any], overrides: Iterable[str]) -> None:
-    """Let a change of `model.weights` replace the weights of the recipe, and the network of a preset."""
+    """Let a change of `model.weights` replace the weights of the recipe; a preset replaces all of `model`."""
     changes = [override.partition("=") for override in overrides]
     named = [value.strip() for key, _, value in changes if key.strip() == "model.weights"]
     if named and named[-1] in PRESETS:

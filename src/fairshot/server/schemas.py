@@ -49,7 +49,7 @@ class PredictionResponse(ResponseModel):
     """The answer for one image; `answer` is null when it is unknown."""
 
     answer: str | None
-    confidence: float = Field(description="Probability that the best candidate is right, if any is.")
+    confidence: float = Field(description="Probability that the best candidate is right.")
     p_known: float = Field(description="Probability that the image shows a known class.")
     top: list[CandidateResponse]
     sentence: str

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from fairshot.errors import TrainingStopped, UserError
 from fairshot.evaluation.experiment import RunOptions, run
 from fairshot.evaluation.run_folder import LOG
+from fairshot.evaluation.tracking import UNTRACKED, Tracking
 from fairshot.progress import SILENT, Reporter, RunFinished
 from fairshot.studies.plan import PlannedRun
 from fairshot.training.hardware import choose_hardware
@@ -32,6 +33,7 @@ class StudyOptions:
     max_minutes: float = math.inf  # for all runs together
     command: str = ""  # recorded in each result
     reporter: Reporter = SILENT
+    tracking: Tracking = UNTRACKED
     parallel: int = 1  # runs at once, in processes of this machine
     compiled: bool = True  # whether training steps are compiled for a GPU
 
@@ -57,9 +59,10 @@ class RunStatus:
 def execute(planned: Sequence[PlannedRun], options: StudyOptions) -> Iterator[RunStatus]:
     """Run what is planned, and yield each run as it ends; finished ones are not repeated.
 
-    Of own pictures a run itself finds out whether they are still the same.
+    Of own pictures a run itself finds out whether they are still the same, and of one that is logged to a
+    tracker, what is not logged yet.
     """
-    kept = not options.fresh and options.photos is None
+    kept = not options.fresh and options.photos is None and not options.tracking.names
     done = [each for each in planned if kept and each.finished]
     waiting = [each for each in planned if each not in done]
     reporter = options.reporter
@@ -113,6 +116,7 @@ def run_planned(planned: PlannedRun, options: StudyOptions, fabric: Fabric, call
         options.reporter,
         planned.prepare,
         call,
+        options.tracking,
         options.compiled,
     )
     try:

@@ -1,31 +1,37 @@
-"""A store on a backbone of timm: with its pretrained features alone, or with SR trained on base images."""
+"""A store on a frozen backbone: with its pretrained features alone, or with base classes too."""
 
 from __future__ import annotations
 
+import math
+import time
 from pathlib import Path
-from typing import Self
 
 import torch
 
+from fairshot.benchmarks.cache import Resize
 from fairshot.benchmarks.image_folder import load_folder
 from fairshot.benchmarks.stream import Stream, StreamSettings
-from fairshot.methods.dual_method import Stimulation
-from fairshot.methods.sss import SSS, SSSSettings
 from fairshot.models.backbones import model_settings
 from fairshot.models.embedder import Embedder, ModelSettings
-from fairshot.models.presets import DEFAULT_PRESET
+from fairshot.models.presets import DEFAULT_PRESET, PRESETS
 from fairshot.progress import SILENT, Reporter
-from fairshot.teaching.base_classifier import nearest_means
+from fairshot.teaching.background import background_of, no_background
+from fairshot.teaching.base_classifier import PhotoSpace, photo_classifier
+from fairshot.teaching.confidence import Confidence, Decisions, Prior, Trials
 from fairshot.teaching.creation import StoreSpec
 from fairshot.teaching.errors import NoBaseFolder
 from fairshot.teaching.network import Network
-from fairshot.teaching.run_spec import from_method
-from fairshot.training.hardware import choose_hardware
-from fairshot.training.loop import Trainer, TrainingSettings
-from fairshot.training.views import ViewSettings
+from fairshot.teaching.run_spec import with_images
+from fairshot.teaching.sr_training import (
+    FEWEST_CLASSES,
+    SR_WIDTH,
+    BaseFeatures,
+    compare,
+    dual_classifier,
+    train_sr,
+)
 
-MOST_FUSED = 150  # base classes; beyond, the pairs of them would be too many surplus classes
-SR_WIDTH = 2048  # as in the paper
+EPOCHS = 30
 SEED = 0
 
 
@@ -33,31 +39,44 @@ def from_backbone(
     name: str = DEFAULT_PRESET,
     weights: Path | None = None,
     base: Path | None = None,
-    epochs: int = 10,
+    epochs: int = EPOCHS,
+    max_minutes: float = math.inf,
     reporter: Reporter = SILENT,
 ) -> StoreSpec:
     """Return a frozen backbone, a preset or a model of timm, with its weights or with those of a file.
 
-    Without a folder of base images the store has no class yet, and g~ is g. With one, the SR module is
-    trained on those images behind the frozen backbone, as SSS trains it, and they are its base classes.
+    Photos are compared in a whitened space where the statistics of a preset come with fairshot. Without a
+    folder of base images the store has no class yet. With one, these are its base classes, and SR is trained
+    on their features, for at most `max_minutes`; it is kept only if held-out images say that it pays.
     """
     settings = model_settings(name, None if weights is None else str(weights))
     origin = {"backbone": name} | _origin_of_weights(settings)
-    stream = None if base is None else _stream(base, reporter)
-    embedder = Embedder(settings, channels=3)
-    if stream is None:
-        network = Network(embedder)
-        empty = nearest_means(torch.zeros(0, *network.shape), torch.zeros(0, dtype=torch.int64))
-        return StoreSpec(network, empty, origin=origin)
-    method = SSS(
-        SSSSettings(inter=stream.base_classes <= MOST_FUSED, sr_width=SR_WIDTH),
-        settings.without_weights(),
-        3,
-        stream.base_classes,
-    )
-    method.embedder.backbone = embedder.backbone
-    _train_sr(method, stream, epochs, reporter)
-    return from_method(method, stream, origin | {"base": str(base)}, reporter)
+    if base is not None and not base.is_dir():
+        raise NoBaseFolder(base)
+    network = Network(Embedder(settings, channels=3))
+    space, prior = _background(settings, network)
+    if base is not None:
+        deadline = time.monotonic() + 60 * max_minutes
+        return _with_base(network, space, base, origin, epochs, deadline, reporter)
+    none = torch.zeros(0, *network.shape)
+    classifier = photo_classifier(space, {"g": none, "g_tilde": none}, torch.zeros(0, dtype=torch.int64), 0)
+    return StoreSpec(network, classifier, confidence=_first_confidence(prior), origin=origin)
+
+
+def _background(settings: ModelSettings, network: Network) -> tuple[PhotoSpace, Prior | None]:
+    """Return the space in which photos are compared, and what confidence begins with."""
+    found = background_of(settings.weights) if settings.weights in PRESETS else None
+    if found is None:
+        return no_background(*network.shape), None
+    return found.space(), found.settings.prior
+
+
+def _first_confidence(prior: Prior | None) -> Confidence:
+    """Return the confidence of a store that was taught nothing."""
+    if prior is None:
+        return Confidence()
+    nobody = torch.zeros(0, dtype=torch.bool)
+    return prior.confidence(Trials(Decisions.none(), nobody, torch.zeros(0), Decisions.none()))
 
 
 def _origin_of_weights(settings: ModelSettings) -> dict[str, str]:
@@ -67,39 +86,44 @@ def _origin_of_weights(settings: ModelSettings) -> dict[str, str]:
     return {"weights": settings.weights, "weights_sha256": settings.weights_sha256}
 
 
-class _BehindFrozenBackbone(Stimulation):
-    """Stimulation that trains SR alone; the statistics of the backbone stay as they are too."""
-
-    def train(self, mode: bool = True) -> Self:
-        super().train(mode)
-        self.embedder.backbone.eval()
-        return self
-
-
-def _train_sr(method: SSS, stream: Stream, epochs: int, reporter: Reporter) -> None:
-    method.embedder.backbone.requires_grad_(False)
-    torch.manual_seed(SEED)
-    trainer = Trainer(
-        fabric=choose_hardware("auto"),
-        settings=TrainingSettings(epochs=epochs, batch=max(2, min(64, len(stream.base.train) // 2))),
-        views=ViewSettings(),
-        size=method.embedder.settings.size,
-        seed=SEED,
-        reporter=reporter,
+def _with_base(
+    network: Network,
+    space: PhotoSpace,
+    folder: Path,
+    origin: dict[str, str],
+    epochs: int,
+    deadline: float,
+    reporter: Reporter,
+) -> StoreSpec:
+    """Return the spec of a store with base classes, by g alone or with SR."""
+    stream = _stream(folder, network, reporter)
+    base = BaseFeatures(
+        network.embed(stream.base.train.pictures, reporter)["g"],
+        torch.from_numpy(stream.base.train.labels),
+        network.embed(stream.base.test.pictures, reporter)["g"],
+        torch.from_numpy(stream.base.test.labels),
+        stream.base_classes,
     )
-    trainer.train(
-        _BehindFrozenBackbone(method.embedder, stream.base_classes, method.settings), stream.base.train
-    )
-    method.embedder.cpu()
-    labels = torch.from_numpy(stream.base.train.labels)
-    method.init_classifiers(method.embed(stream.base.train.pictures, reporter), labels)
+    plain = {"g": base.g, "g_tilde": base.g}
+    classifier = photo_classifier(space, plain, base.labels, base.classes)
+    if base.classes < FEWEST_CLASSES:
+        remark = f"SR is not trained: that needs {FEWEST_CLASSES} base classes"
+    else:
+        compared = compare(space, base, epochs, deadline, reporter)
+        remark = compared.sentence()
+        if compared.pays:
+            sr = train_sr(base.g, base.labels, base.classes, epochs, deadline, reporter)
+            network.embedder.follow_with(sr, SR_WIDTH)
+            classifier = dual_classifier(space, sr, base.g, base.labels, base.classes)
+    origin = origin | {"base": str(folder)}
+    spec = StoreSpec(network, classifier, stream.class_names, origin=origin, remark=remark)
+    return with_images(spec, stream, reporter)
 
 
-def _stream(base: Path, reporter: Reporter) -> Stream:
+def _stream(base: Path, network: Network, reporter: Reporter) -> Stream:
     """Return the images of a folder of classes, all of them base classes; a fifth of each is held out."""
-    if not base.is_dir():
-        raise NoBaseFolder(base)
     classes = [folder for folder in base.iterdir() if folder.is_dir() and not folder.name.startswith(".")]
     settings = StreamSettings(base_classes=max(len(classes), 1), sessions=0, shots=1)
-    stream, _ = load_folder(base, settings, SEED, reporter)
+    resize = Resize(network.preparation.short_side, enlarge=False)
+    stream, _ = load_folder(base, settings, SEED, reporter, resize)
     return stream

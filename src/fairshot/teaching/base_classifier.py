@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from fairshot.classifiers.dual import DualClassifier, PrototypeSettings
 from fairshot.classifiers.prototype_classifier import Prototypes, ResistingPrototypes
 from fairshot.classifiers.resistance import no_delta
+from fairshot.classifiers.whitening import Whitening
 from fairshot.errors import UserError
+from fairshot.models.embedder import Features
 from fairshot.teaching.base_counts import CLASSIFIER as CLASSIFIER
 from fairshot.teaching.network import Network, read_tensors, write_tensors
 
 WHAT = "the classifier of a store"
+SHOT_COVARIANCE = 0.1  # chosen on species 1 to 100 of CUB-200-2011 and the base classes of miniImageNet
 MEANS = ("h.means", "h_tilde.means", "h_tilde.trained", "gate.prototypes", "gate.metric_shares")
 
 
@@ -26,6 +31,39 @@ def nearest_means(prototypes: Tensor, counts: Tensor) -> DualClassifier:
     return DualClassifier(settings, len(counts), counts, Prototypes(prototypes), h_tilde)
 
 
+class StoreSettings(PrototypeSettings):
+    """How the classes of a store are compared: as in a run, or whitened by its photos too."""
+
+    shot_covariance: float = Field(
+        0.0, ge=0, description="Weight of the covariance within taught classes in whitening."
+    )
+    within_variance: float = Field(
+        0.0, ge=0, description="Variance within a class that is expected in the whitened space; 0: unknown."
+    )
+
+
+@dataclass(frozen=True)
+class PhotoSpace:
+    """The space in which photos are compared, and the variance within a class there, 0 if unknown."""
+
+    whitening: Whitening
+    within_variance: float = 0.0
+
+
+def photo_classifier(space: PhotoSpace, features: Features, labels: Tensor, classes: int) -> DualClassifier:
+    """Return the classifier of photos by g alone, in a whitened space, with base classes or with none."""
+    settings = StoreSettings(
+        decision="transferable_only",
+        resistance=False,
+        bounded=True,
+        whitening=True,
+        power=space.whitening.power,
+        shot_covariance=SHOT_COVARIANCE,
+        within_variance=space.within_variance,
+    )
+    return DualClassifier.fit(settings, features, labels, classes, space.whitening)
+
+
 def write_classifier(path: Path, classifier: DualClassifier) -> None:
     """Write the tensors, and the settings in the header."""
     write_tensors(path, classifier.tensors(), classifier.settings)
@@ -33,7 +71,7 @@ def write_classifier(path: Path, classifier: DualClassifier) -> None:
 
 def read_classifier(path: Path, network: Network) -> DualClassifier:
     """Read what `write_classifier` wrote, and refuse what does not fit the embedder."""
-    tensors, settings = read_tensors(path, PrototypeSettings, WHAT)
+    tensors, settings = read_tensors(path, StoreSettings, WHAT)
     base_classes = len(tensors.get("counts", ()))
     expected = _shapes(settings, network, base_classes)
     found = {name: tuple(value.shape) for name, value in tensors.items()}

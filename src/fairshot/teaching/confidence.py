@@ -1,51 +1,74 @@
-"""Confidence P(right | known) and p_known, the probability that an image shows a known class.
+"""Confidence, the probability that an answer is right, and p_known, that an image shows a known class.
 
-*Confidence*: given that the image shows a known class, how probable is it that the answer is right?
 *p_known*: how probable is it that the image shows a known class, when as many show none? Below a threshold of
-p_known the answer is "unknown". Both are logistic in the similarity of the best class, in its lead over the
-next and in the logarithm of the number of classes; one model where transferable features decided, another
-where class-specific ones did. They are fitted to held-out images: those that the classifiers which answered
-for them were not made of.
+p_known the answer is "unknown". *Confidence* is P(known) x P(right | known). Both factors are logistic in the
+similarity of the best class, its lead over the next, the logarithm of the number of classes, one over the
+number of images behind the best class, and the distance from it; one model where transferable features
+decided, another where class-specific ones did. They are fitted to held-out images: those that the classifiers
+which answered for them were not made of. A store on a backbone whose statistics are known begins with a
+`Prior` that was fitted to photos of other classes; held-out images of its own move it.
 """
 
 from __future__ import annotations
 
-import math
 import sqlite3
 from dataclasses import dataclass
-from typing import Self
+from typing import Annotated, Self
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
+
+from fairshot.classifiers.combination import Decision
+from fairshot.classifiers.dual import DualClassifier
 
 SETTING = "confidence"
 KEEP = 0.9  # share of the held-out images of known classes that get an answer
-ENOUGH = 20  # held-out images, below which nothing is fitted
+ENOUGH = 20  # held-out images, below which nothing is fitted without a prior
+PRIOR_TRIALS = 50.0  # held-out images that a prior is worth
+STEPS = 25  # of Newton's method, which needs fewer
+SIGNALS = 5
+Weights = Annotated[tuple[float, ...], Field(min_length=SIGNALS + 1, max_length=SIGNALS + 1)]
 
 
 @dataclass(frozen=True)
 class Decisions:
     """What confidence is judged by, for each image."""
 
-    signals: (
-        Tensor  # (N, 3): similarity of the best class, its lead over the next, log of the number of classes
-    )
+    # (N, 5): similarity of the best class, its lead over the next, log of the number of classes, one over the
+    # number of images behind the best class, log of the squared distance from it
+    signals: Tensor
     specific: Tensor  # (N,) whether class-specific features decided
 
     @classmethod
-    def of(cls, scores: Tensor, specific: Tensor) -> Self:
-        """Take the signals from scores (N, C)."""
-        best = scores.topk(min(2, scores.shape[1]), dim=1).values
-        lead = best[:, 0] - best[:, 1] if best.shape[1] > 1 else best[:, 0]
-        number = torch.full_like(lead, math.log(scores.shape[1]))
-        return cls(torch.stack([best[:, 0], lead, number], dim=1), specific)
+    def of(
+        cls,
+        classifier: DualClassifier,
+        decision: Decision,
+        g: Tensor,
+        distances: Tensor | None = None,
+    ) -> Self:
+        """Take the signals from the scores (N, C) of a classifier for features g (N, V, d).
+
+        Squared `distances` (N, C) are given if the classes differ from image to image. A score of minus
+        infinity is that of a class which is left out.
+        """
+        scores, specific = decision
+        best, classes = scores.topk(min(2, scores.shape[1]), dim=1)
+        lead = best[:, 0]
+        if best.shape[1] > 1:
+            lead = torch.where(best[:, 1] > -torch.inf, best[:, 0] - best[:, 1], best[:, 0])
+        number = (scores > -torch.inf).sum(1).to(scores).log()
+        behind = 1 / classifier.counts[classes[:, 0]]
+        squared = None if distances is None else distances.gather(1, classes[:, :1])[:, 0]
+        distance = _log_distance(classifier, g, best[:, 0], classes[:, 0], squared)
+        return cls(torch.stack([best[:, 0], lead, number, behind, distance], dim=1), specific)
 
     @classmethod
     def none(cls) -> Self:
         """Return no decisions."""
-        return cls(torch.zeros(0, 3), torch.zeros(0, dtype=torch.bool))
+        return cls(torch.zeros(0, SIGNALS), torch.zeros(0, dtype=torch.bool))
 
     @classmethod
     def concatenate(cls, parts: list[Decisions]) -> Self:
@@ -81,8 +104,8 @@ class Logistic(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    transferable: tuple[float, float, float, float]
-    specific: tuple[float, float, float, float]
+    transferable: Weights
+    specific: Weights
 
     @classmethod
     def fit(cls, decisions: Decisions, truth: Tensor, weights: Tensor, default: Logistic) -> Self:
@@ -113,8 +136,76 @@ class Logistic(BaseModel):
         return torch.where(decisions.specific, specific, transferable)
 
 
-AS_SOFTMAX = Logistic(transferable=(0, 0, 16, 0), specific=(0, 0, 16, 0))  # scale 16, between the best two
-CERTAIN = Logistic(transferable=(9, 0, 0, 0), specific=(9, 0, 0, 0))
+_SCALE_16, _NINE = (0, 0, 16, 0, 0, 0), (9, 0, 0, 0, 0, 0)
+AS_SOFTMAX = Logistic(transferable=_SCALE_16, specific=_SCALE_16)  # between the best two
+CERTAIN = Logistic(transferable=_NINE, specific=_NINE)
+
+
+class LogisticPrior(BaseModel):
+    """A logistic model of transferable features, and how surely its weights are known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    weights: Weights
+    information: Annotated[tuple[Weights, ...], Field(min_length=SIGNALS + 1, max_length=SIGNALS + 1)]
+
+    @classmethod
+    def fit(cls, decisions: Decisions, truth: Tensor, weights: Tensor) -> Self:
+        """Fit the weights; the information (second derivatives) is that of one image on average."""
+        nothing = Logistic(transferable=(0,) * (SIGNALS + 1), specific=(0,) * (SIGNALS + 1))
+        fitted = torch.tensor(Logistic.fit(decisions, truth, weights, nothing).transferable).double()
+        X = _with_offset(decisions)
+        information = _information(X, fitted, weights.double() / weights.sum())
+        return cls(weights=tuple(fitted.tolist()), information=tuple(map(tuple, information.tolist())))
+
+    def moved(self, decisions: Decisions, truth: Tensor, weights: Tensor) -> Logistic:
+        """Return the most probable model after held-out images of a store, by Newton's method."""
+        mean = torch.tensor(self.weights, dtype=torch.float64)
+        precision = PRIOR_TRIALS * torch.tensor(self.information, dtype=torch.float64)
+        X, y, share, w = _with_offset(decisions), truth.double(), weights.double(), mean
+        for _ in range(STEPS if len(X) else 0):
+            gradient = X.T @ (share * (torch.sigmoid(X @ w) - y)) + precision @ (w - mean)
+            w = w - torch.linalg.solve(_information(X, w, share) + precision, gradient)
+        found = tuple(w.tolist())
+        return Logistic(transferable=found, specific=found)
+
+
+class Prior(BaseModel):
+    """What confidence begins with: models and threshold, fitted to photos of other classes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    right: LogisticPrior
+    known: LogisticPrior
+    threshold: float
+    source: str
+
+    @classmethod
+    def fit(cls, trials: Trials, source: str, keep: float = KEEP) -> Self:
+        """Fit both models, and choose the threshold that lets `keep` of the known images through."""
+        both, is_known, shares = _known_and_unknown(trials)
+        known = LogisticPrior.fit(both, is_known, shares)
+        right = LogisticPrior.fit(trials.known, trials.right, trials.weights)
+        p_known = known.moved(Decisions.none(), torch.zeros(0), torch.zeros(0)).probability(trials.known)
+        threshold = _quantile(p_known, trials.weights, 1 - keep)
+        return cls(right=right, known=known, threshold=threshold, source=source)
+
+    def confidence(self, trials: Trials, keep: float = KEEP) -> Confidence:
+        """Return the confidence of a store with these held-out images of its own, none perhaps."""
+        if not len(trials.unknown):  # images of known classes alone do not tell what is unknown
+            trials = Trials(Decisions.none(), trials.right[:0], trials.weights[:0], Decisions.none())
+        both, is_known, shares = _known_and_unknown(trials)
+        count = len(trials.known)
+        known = self.known.moved(both, is_known, shares * 2 * count)
+        right = self.right.moved(trials.known, trials.right, trials.weights)
+        threshold = self.threshold
+        if count:
+            own = _quantile(known.probability(trials.known), trials.weights, 1 - keep)
+            threshold = (PRIOR_TRIALS * threshold + count * own) / (PRIOR_TRIALS + count)
+        source = self.source
+        if count:
+            source += f", and {count} taught photos, each answered for without itself"
+        return Confidence(right=right, known=known, threshold=threshold, source=source, prior=self)
 
 
 class Confidence(BaseModel):
@@ -127,6 +218,7 @@ class Confidence(BaseModel):
     threshold: float = 0.0
     source: str = "no held-out images yet: unknown is never answered"
     automatic: bool = True  # fitted again to the taught photos whenever the store changes
+    prior: Prior | None = None  # what it is fitted from
 
     @classmethod
     def fit(cls, trials: Trials, source: str, automatic: bool = False, keep: float = KEEP) -> Self:
@@ -134,15 +226,14 @@ class Confidence(BaseModel):
         if len(trials.known) < ENOUGH:
             return cls()
         right = Logistic.fit(trials.known, trials.right, trials.weights, AS_SOFTMAX)
-        shares = [
-            trials.weights / trials.weights.sum(),
-            torch.full((len(trials.unknown),), 1 / max(len(trials.unknown), 1)),
-        ]
-        both = Decisions.concatenate([trials.known, trials.unknown])
-        is_known = torch.arange(len(both)) < len(trials.known)
-        known = Logistic.fit(both, is_known, torch.cat(shares), CERTAIN)
+        known = Logistic.fit(*_known_and_unknown(trials), CERTAIN)
         threshold = _quantile(known.probability(trials.known), trials.weights, 1 - keep)
         return cls(right=right, known=known, threshold=threshold, source=source, automatic=automatic)
+
+    def probabilities(self, decisions: Decisions) -> tuple[Tensor, Tensor]:
+        """Return confidence, P(known) x P(right | known), and p_known (N,)."""
+        p_known = self.known.probability(decisions)
+        return p_known * self.right.probability(decisions), p_known
 
     @classmethod
     def read(cls, connection: sqlite3.Connection) -> Self:
@@ -155,6 +246,47 @@ class Confidence(BaseModel):
         connection.execute(
             "INSERT OR REPLACE INTO settings (key, value) VALUES (?, ?)", (SETTING, self.model_dump_json())
         )
+
+
+def _known_and_unknown(trials: Trials) -> tuple[Decisions, Tensor, Tensor]:
+    """Return all decisions, which are of known classes, and weights: half of the whole for either kind."""
+    shares = [
+        trials.weights / (2 * trials.weights.sum().clamp(min=1e-12)),
+        torch.full((len(trials.unknown),), 0.5 / max(len(trials.unknown), 1)),
+    ]
+    both = Decisions.concatenate([trials.known, trials.unknown])
+    return both, torch.arange(len(both)) < len(trials.known), torch.cat(shares)
+
+
+def _log_distance(
+    classifier: DualClassifier, g: Tensor, best: Tensor, classes: Tensor, squared: Tensor | None
+) -> Tensor:
+    """Log of the squared distance (N,) of images from the classes most similar to them, where g is whitened.
+
+    In units of the variance within the classes taught, which differs between birds and everyday things; 0
+    where nothing is known of that variance.
+    """
+    expected, gate = getattr(classifier.settings, "within_variance", 0.0), classifier.gate
+    if not expected or gate is None:
+        return torch.zeros_like(best)
+    degrees = (gate.counts[gate.base_classes :] - 1).double()
+    variance = (expected + degrees @ gate.noise[:, 0].double()) / (1 + degrees.sum())
+    if squared is None:
+        x = gate.values(g).flatten(1).norm(dim=1)
+        p = gate.prototypes.flatten(1).norm(dim=1)[classes]
+        squared = x * x + p * p - 2 * x * p * best
+    return (squared / variance.to(squared)).clamp(min=1e-6).log()
+
+
+def _with_offset(decisions: Decisions) -> Tensor:
+    signals = decisions.signals.double()
+    return torch.cat([torch.ones(len(signals), 1, dtype=torch.float64), signals], dim=1)
+
+
+def _information(X: Tensor, w: Tensor, share: Tensor) -> Tensor:
+    """Second derivatives of the logistic loss, whose images (N, signals) have weights (N,)."""
+    p = torch.sigmoid(X @ w)
+    return X.T @ (X * (share * p * (1 - p))[:, None])
 
 
 def _quantile(values: Tensor, weights: Tensor, share: float) -> float:

@@ -32,6 +32,7 @@ class StoreSpec:
     taught: Mapping[str, Sequence[Photo]] = field(default_factory=dict)  # classes taught at once, in order
     left_out: Sequence[str] = ()  # classes of the run's sessions that are not taught
     origin: Mapping[str, Any] = field(default_factory=dict)  # for the history
+    remark: str = ""  # for whoever makes the store
 
 
 def write_base(folder: Path, spec: StoreSpec, reporter: Reporter) -> None:

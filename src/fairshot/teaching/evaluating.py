@@ -38,7 +38,7 @@ class Evaluation:
     accuracy: float | None  # of known classes, when an answer is asked for each image
     base_accuracy: float | None
     taught_accuracy: float | None
-    calibration_error: float | None  # mean distance of confidence from accuracy, over bins of confidence
+    calibration_error: float  # mean distance of confidence from the share of right answers, over bins
     auroc: float | None  # of known against unknown images, by p_known
     unknown_found: float | None  # unknown images answered "unknown"
     known_refused: float | None  # images of known classes answered "unknown"
@@ -159,7 +159,7 @@ def evaluate(store: Store, labelled: LabelledFeatures, rejection_rate: float = 0
         accuracy=_share(right, known),
         base_accuracy=_share(right, known & trained),
         taught_accuracy=_share(right, known & ~trained),
-        calibration_error=_calibration_error(sure[known], right[known]),
+        calibration_error=calibration_error(sure, right, known),
         auroc=float(roc_auc_score(known, p_known)) if known.any() and not known.all() else None,
         unknown_found=_share(refused, ~known),
         known_refused=_share(refused, known),
@@ -173,15 +173,12 @@ def _share(flags: Flags, among: Flags) -> float | None:
     return float(flags[among].mean()) if among.any() else None
 
 
-def _calibration_error(sure: Floats, right: Flags) -> float | None:
-    """Expected calibration error."""
-    if not len(sure):
-        return None
+def calibration_error(sure: Floats, right: Flags, known: Flags) -> float:
+    """Return the expected calibration error; known and unknown images weigh the same together."""
+    weights = np.where(known, 1 / max(known.sum(), 1), 1 / max((~known).sum(), 1))
     bins = np.minimum((sure * BINS).astype(int), BINS - 1)
-    gaps = [
-        abs(sure[bins == b].mean() - right[bins == b].mean()) * (bins == b).sum() for b in set(bins.tolist())
-    ]
-    return float(sum(gaps) / len(sure))
+    gaps = np.bincount(bins, weights * (sure - right), BINS)
+    return float(np.abs(gaps).sum() / weights.sum())
 
 
 def _by_class(names: Sequence[str], known: Flags, right: Flags) -> dict[str, tuple[int, int]]:

@@ -9,8 +9,6 @@ from fairshot.classifiers.dual import DualClassifier, Scores
 from fairshot.models.embedder import Features
 from fairshot.teaching.confidence import Decisions, Trials
 
-LOWEST = -1.0  # no cosine is lower
-
 
 def trials_of(classifier: DualClassifier, features: Features, labels: Tensor) -> Trials:
     """Answer for images that were never taught; labels (N,) are classes, or -1 for no known class.
@@ -18,12 +16,17 @@ def trials_of(classifier: DualClassifier, features: Features, labels: Tensor) ->
     Without any image of no known class, every image stands for one too, answered for without its class.
     """
     known = labels >= 0
-    scores = classifier.scores({key: value[known] for key, value in features.items()})
+    own = {key: value[known] for key, value in features.items()}
+    scores = classifier.scores(own)
     if bool(known.all()):
-        unknown = _without_own_class(classifier, scores, labels)
+        unknown = _without_own_class(classifier, scores, own["g"], labels)
     else:
-        unknown = Decisions.of(*classifier.decide({key: value[~known] for key, value in features.items()}))
-    return _trials(classifier, scores, labels[known], unknown)
+        foreign = {key: value[~known] for key, value in features.items()}
+        unknown = Decisions.of(classifier, classifier.decide(foreign), foreign["g"])
+    decision = classifier.combine(*scores)
+    right = decision.scores.argmax(1) == labels[known]
+    answers = Decisions.of(classifier, decision, own["g"])
+    return Trials(answers, right, torch.ones(len(right)), unknown)
 
 
 def leave_one_out(classifier: DualClassifier, photos: Features, labels: Tensor) -> Trials:
@@ -34,20 +37,21 @@ def leave_one_out(classifier: DualClassifier, photos: Features, labels: Tensor) 
     if not len(labels):
         return Trials(Decisions.none(), labels > 0, torch.zeros(0), Decisions.none())
     scores = classifier.left_out_scores(photos, labels)
-    return _trials(classifier, scores, labels, _without_own_class(classifier, scores, labels))
-
-
-def _trials(classifier: DualClassifier, scores: Scores, labels: Tensor, unknown: Decisions) -> Trials:
+    distances = classifier.left_out_distances(photos, labels)
+    unknown = _without_own_class(classifier, scores, photos["g"], labels, distances)
     decision = classifier.combine(*scores)
-    right = decision.scores.argmax(1) == labels
-    return Trials(Decisions.of(*decision), right, torch.ones(len(labels)), unknown)
+    known = Decisions.of(classifier, decision, photos["g"], distances)
+    return Trials(known, decision.scores.argmax(1) == labels, torch.ones(len(labels)), unknown)
 
 
-def _without_own_class(classifier: DualClassifier, scores: Scores, labels: Tensor) -> Decisions:
+def _without_own_class(
+    classifier: DualClassifier, scores: Scores, g: Tensor, labels: Tensor, distances: Tensor | None = None
+) -> Decisions:
     """Answer for images as if their classes were unknown; with a single class there is no other answer."""
     if classifier.classes < 2:
         return Decisions.none()
-    own, lowest = (torch.arange(len(labels)), labels), torch.tensor(LOWEST)
+    own, lowest = (torch.arange(len(labels)), labels), torch.tensor(-torch.inf)
     transferable, specific = (each.index_put(own, lowest) for each in scores[:2])
     pre = None if scores.pre is None else scores.pre.index_put(own, lowest)
-    return Decisions.of(*classifier.combine(transferable, specific, pre))
+    decision = classifier.combine(transferable, specific, pre)
+    return Decisions.of(classifier, decision, g, distances)

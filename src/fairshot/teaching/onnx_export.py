@@ -51,9 +51,7 @@ class StoreModule(nn.Module):
         passes = [self.embedder(transform(images)) for transform in self.views.transforms]
         g, g_tilde = (self.views.combine(torch.stack(kind, dim=1)) for kind in zip(*passes, strict=True))
         decision = self.classifier.decide({"g": g, "g_tilde": g_tilde})
-        decisions = Decisions.of(*decision)
-        right, known = self.confidence.right, self.confidence.known
-        return decision.scores, right.probability(decisions), known.probability(decisions)
+        return decision.scores, *self.confidence.probabilities(Decisions.of(self.classifier, decision, g))
 
 
 def export_onnx(store: Store, path: str | Path) -> Checked:

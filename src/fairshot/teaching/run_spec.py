@@ -69,18 +69,14 @@ def from_run(
         )
     except UserError as problem:
         raise RunImagesMissing(problem) from problem
-    return from_method(method, stream, origin, reporter, own if sessions is None else sessions)
-
-
-def from_method(
-    method: Method[Any],
-    stream: Stream,
-    origin: dict[str, Any],
-    reporter: Reporter = SILENT,
-    sessions: bool = False,
-) -> StoreSpec:
-    """Return the spec of a store from a method that knows the base session of a stream."""
     spec = _base_spec(method, stream.class_names, origin)
+    return with_images(spec, stream, reporter, own if sessions is None else sessions)
+
+
+def with_images(
+    spec: StoreSpec, stream: Stream, reporter: Reporter = SILENT, sessions: bool = False
+) -> StoreSpec:
+    """Add samples of the base classes, and confidence; with `sessions` the other classes too."""
     spec = replace(spec, samples=_samples(stream, spec.network, reporter))
     shots = _shots(stream, spec.network, reporter)
     spec = replace(spec, confidence=_fit_confidence(spec, stream, shots, reporter))

@@ -17,7 +17,9 @@ from fairshot.teaching.confidence import Confidence
 from fairshot.teaching.database import read_transaction
 from fairshot.teaching.derived import Layout, read_delta
 from fairshot.teaching.event_log import last_event
-from fairshot.teaching.queries import TAUGHT
+from fairshot.teaching.queries import TAUGHT, repeated_images
+
+MOST_WHITENING = 500  # photos of a store that whiten: a lesson must not take longer in a larger store
 
 _BASE = """
 SELECT c.id, c.name, base.id - 1 FROM base JOIN classes c ON c.id = base.class
@@ -84,12 +86,24 @@ def read_snapshot(
             tensors["h_tilde.means"] = tensors["h.means"]
         tensors["h_tilde.delta"] = group_sums(read_delta(connection, base), list(groups.values()))
         classifier = DualClassifier.from_tensors(base.settings, len(groups), tensors, layout.g[0])
+        classifier = _with_shot_covariance(connection, classifier, layout)
         return Snapshot(
             version=version,
             rows=(*groups, *(ClassRow(*row[:2]) for row in taught)),
             classifier=calibrated(connection, classifier, layout),
             confidence=Confidence.read(connection),
         )
+
+
+def _with_shot_covariance(
+    connection: sqlite3.Connection, classifier: DualClassifier, layout: Layout
+) -> DualClassifier:
+    """Whiten by the photos of the store too, if its settings say so."""
+    weight = getattr(classifier.settings, "shot_covariance", 0.0)
+    stored = repeated_images(connection, layout, MOST_WHITENING) if weight else None
+    if stored is None or not stored.classes:
+        return classifier
+    return classifier.with_shot_covariance(stored.features, torch.tensor(stored.classes), weight)
 
 
 def _with_photos(

@@ -64,7 +64,7 @@ class Prediction:
     """The answer for one image."""
 
     answer: str | None  # None: unknown
-    confidence: float  # P(right | known) of the best candidate
+    confidence: float  # that the best candidate is right: P(known) x P(right | known)
     p_known: float  # that the image shows a known class
     top: tuple[Candidate, ...]  # the best first; equally similar ones in the order of classes
 
@@ -73,9 +73,9 @@ class Prediction:
         return f"{UNKNOWN} ({self.remark()})" if self.answer is None else f"{self.answer}, {self.remark()}"
 
     def remark(self) -> str:
-        """Say how sure the answer is; of "unknown", what it is if it shows a known class after all."""
+        """Say how sure the answer is; of "unknown", which class it may show all the same."""
         if self.answer is None:
-            return f"nearest: {self.top[0].name}, {self.confidence:.0%}"
+            return f"perhaps {self.top[0].name}, {self.confidence:.0%}"
         return f"{self.confidence:.0%} sure"
 
 
@@ -140,14 +140,13 @@ class Store(Records):
         if not snapshot.rows:
             raise NoClasses
         decision = snapshot.classifier.decide(photos)
-        decisions, confidence = Decisions.of(*decision), snapshot.confidence
-        right, known = (
-            model.probability(decisions).tolist() for model in (confidence.right, confidence.known)
+        right, known = snapshot.confidence.probabilities(
+            Decisions.of(snapshot.classifier, decision, photos["g"])
         )
         predictions = []
-        for p_right, p_known, row in zip(right, known, decision.scores, strict=True):
+        for p_right, p_known, row in zip(right.tolist(), known.tolist(), decision.scores, strict=True):
             candidates = tuple(Candidate(*pair) for pair in snapshot.most_similar(row, top))
-            answer = candidates[0].name if p_known >= confidence.threshold else None
+            answer = candidates[0].name if p_known >= snapshot.confidence.threshold else None
             predictions.append(Prediction(answer, p_right, p_known, candidates))
         return predictions
 
@@ -331,11 +330,12 @@ class Store(Records):
         """Fit confidence to the taught photos as they are now, unless it was chosen on images of its own."""
         if not after.confidence.automatic:
             return after
-        confidence = Confidence()
+        confidence, prior = Confidence(), after.confidence.prior
         if not after.classifier.base_classes:  # taught photos tell nothing about images of base classes
             trials = self._leave_one_out(self._writer, after)
             source = f"{len(trials.known)} taught photos, each answered for without itself"
-            confidence = Confidence.fit(trials, source, automatic=True)
+            fitted = Confidence.fit(trials, source, automatic=True)
+            confidence = fitted if prior is None else prior.confidence(trials)
         confidence.write(self._writer)
         return replace(after, confidence=confidence)
 

@@ -6,6 +6,7 @@ import copy
 import math
 import time
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -131,9 +132,8 @@ class Trainer:
     folder: Path | None = None  # for checkpoints; None: no checkpoints are written
     reporter: Reporter = SILENT
     deadline: float = math.inf  # in seconds of time.monotonic()
-    compiled: bool = (
-        True  # whether steps are compiled for a GPU; without, they are slower and can be debugged
-    )
+    after_epoch: Callable[[list[Row]], None] | None = None  # is given the training curve so far
+    compiled: bool = True  # whether steps are compiled for a GPU; without, they can be debugged
     history: list[Row] = field(default_factory=list)
     images: int = 0  # that have gone through networks, over all phases and processes
     reserved_images: int = 0  # of phases to come, which a budget of images covers too
@@ -210,6 +210,8 @@ class Trainer:
                     if not math.isfinite(loss_sum) or state.step == total:
                         self._check_finite(state, total, settings, phase)
                     note = state.close_epoch(loss_sum, rate, batches.batch)
+                    if self.after_epoch is not None:
+                        self.after_epoch(self._curve(state))
                 advance(1, note)
 
                 next_ends = time.monotonic() + (fastest_step if state.step < total else 0)
@@ -226,8 +228,12 @@ class Trainer:
         self.compile_seconds += state.compile_seconds
         self.images += state.images * fabric.world_size
         self.base_epochs = epochs if phase == BASE else self.base_epochs
-        before = self.history[-1] if self.history else {"step": 0, "epoch": 0}  # of the phase before
-        self.history = self.history + [
+        self.history = self._curve(state)
+
+    def _curve(self, state: TrainingState) -> list[Row]:
+        """Return the training curve of earlier phases and of this one, which counts on from them."""
+        before = self.history[-1] if self.history else {"step": 0, "epoch": 0}
+        return self.history + [
             row | {key: before[key] + row[key] for key in ("step", "epoch")} for row in state.history
         ]
 

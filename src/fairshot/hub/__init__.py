@@ -1,0 +1,1 @@
+"""Runs and stores on a hub of models."""

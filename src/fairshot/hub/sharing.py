@@ -1,0 +1,314 @@
+"""Runs and stores on a hub of models: pushed with a card, pulled with every file checked.
+
+Only files whose names are known travel, in either direction: weights as safetensors, the rest as text, a
+store as its archive. Nothing that is pulled is run or unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal, TypeVar
+from urllib.parse import urlparse
+
+from huggingface_hub import HfApi
+from huggingface_hub import constants as defaults
+from huggingface_hub import errors as hub_errors
+from pydantic import BaseModel, ConfigDict
+
+from fairshot.benchmarks.image_folder import Split
+from fairshot.documents import read_model, read_yaml_text, write_json
+from fairshot.errors import DamagedFile, UserError
+from fairshot.evaluation.result import Result
+from fairshot.evaluation.run_folder import (
+    FEATURES,
+    MODEL,
+    OWN_METHOD,
+    POISONING,
+    POISONING_PAGE,
+    RECIPE,
+    RESULT,
+    SPLIT,
+    TRADEOFF,
+    TRADEOFF_PAGE,
+    TRAINING,
+)
+from fairshot.files import write_atomically
+from fairshot.hub.card import run_card, store_card
+from fairshot.hub.errors import (
+    BadRepoName,
+    DownloadDamaged,
+    HubRefused,
+    HubUnreachable,
+    NotFromFairshot,
+    NothingToPush,
+    RepoMissing,
+)
+from fairshot.progress import SILENT, Reporter
+from fairshot.teaching import export_archive, import_archive
+from fairshot.teaching.database import DATABASE
+from fairshot.teaching.errors import RunWithoutWeights
+from fairshot.teaching.folders import check_free, new_folder
+from fairshot.tensor_files import check_tensors
+
+Kind = Literal["run", "store"]
+Answer = TypeVar("Answer")
+
+PUBLIC = "https://huggingface.co"
+MANIFEST = "fairshot.json"  # what a repository holds, and the checksum of each file
+CARD = "README.md"
+ARCHIVE = "store.zip"
+NEEDED = (RESULT, RECIPE, MODEL)  # of a run
+OPTIONAL = (
+    *(TRAINING, FEATURES, SPLIT, OWN_METHOD),
+    *(TRADEOFF, TRADEOFF_PAGE, POISONING, POISONING_PAGE),
+)
+NAMES: dict[Kind, tuple[str, ...]] = {"run": (*NEEDED, *OPTIONAL), "store": (ARCHIVE,)}
+ATTEMPTS = 5
+WAIT = 1.0  # seconds before the second attempt; then twice as long each time
+LATER = {408, 429, 500, 502, 503, 504}  # statuses of a server that may recover
+
+
+class PushedFile(BaseModel):
+    """A file as it was pushed."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    sha256: str
+    size: int
+
+
+class Manifest(BaseModel):
+    """What a repository holds."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Kind
+    fairshot: str  # the version that pushed it
+    files: dict[str, PushedFile]
+
+
+def push(
+    source: str | Path,
+    repo: str,
+    *,
+    public: bool = False,
+    licence: str | None = None,
+    endpoint: str | None = None,
+    reporter: Reporter = SILENT,
+) -> str:
+    """Push a finished run or a store to a repository, made if it is not there; return its address.
+
+    A new repository is private unless `public`; one that exists stays as it is. `licence` is the hub's short
+    name of one, for example mit or cc-by-4.0.
+    """
+    source, endpoint = Path(source), endpoint or defaults.ENDPOINT
+    with tempfile.TemporaryDirectory(prefix="fairshot-push-") as folder:
+        staged = Path(folder)
+        card = _stage(source, staged, repo, licence)
+        size = sum(path.stat().st_size for path in staged.iterdir())
+        reporter.say(
+            f"pushing {len(list(staged.iterdir()))} files, {size / 1e6:,.1f} MB, to {endpoint}/{repo}"
+        )
+        write_atomically(staged / CARD, card.encode())
+        api = HfApi(endpoint=endpoint)
+        with _hub_errors(repo, endpoint), _plain_uploads(endpoint):
+            _insist(lambda: api.create_repo(repo, private=not public, exist_ok=True), reporter)
+            _insist(
+                lambda: api.upload_folder(repo_id=repo, folder_path=staged, commit_message="fairshot push"),
+                reporter,
+            )
+    return f"{endpoint}/{repo}"
+
+
+def pull(repo: str, folder: str | Path, *, endpoint: str | None = None, reporter: Reporter = SILENT) -> Kind:
+    """Pull a run or a store into a new folder, whole or not at all; return which of them it is."""
+    folder, endpoint = Path(folder), endpoint or defaults.ENDPOINT
+    check_free(folder)
+    with new_folder(folder) as temporary, tempfile.TemporaryDirectory(dir=temporary) as download:
+        manifest = _download(HfApi(endpoint=endpoint), repo, Path(download), endpoint, reporter)
+        if manifest.kind == "store":
+            import_archive(Path(download) / ARCHIVE, Path(download) / "store")
+            _move(Path(download) / "store", temporary)
+        else:
+            _check_run(repo, Path(download), manifest)
+            for name in manifest.files:
+                (Path(download) / name).rename(temporary / name)
+    return manifest.kind
+
+
+def _move(source: Path, target: Path) -> None:
+    for path in source.iterdir():
+        path.rename(target / path.name)
+
+
+def _stage(source: Path, target: Path, repo: str, licence: str | None) -> str:
+    """Put what is pushed into a folder; return the card."""
+    if (source / DATABASE).is_file():
+        kind: Kind = "store"
+        export_archive(source, target / ARCHIVE)
+        card = store_card(source, repo, licence)
+    elif (source / RESULT).is_file():
+        kind = "run"
+        _stage_run(source, target)
+        card = run_card(source, repo, licence)
+    else:
+        raise NothingToPush(source)
+    files = {path.name: _describe(path) for path in sorted(target.iterdir())}
+    manifest = Manifest(kind=kind, fairshot=version("fairshot"), files=files)
+    write_json(target / MANIFEST, manifest.model_dump_json() + "\n")
+    return card
+
+
+def _stage_run(run: Path, target: Path) -> None:
+    """Copy the files of a run that are known; the split without the folder of its photos."""
+    Result.read(run)
+    read_yaml_text(run / RECIPE)
+    if not (run / MODEL).is_file():
+        raise RunWithoutWeights(run / MODEL)
+    check_tensors(run / MODEL)
+    for name in NAMES["run"]:
+        if name == SPLIT and (run / SPLIT).is_file():
+            Split.read(run).model_copy(update={"photos": None}).write(target)
+        elif (run / name).is_file():
+            shutil.copyfile(run / name, target / name)
+
+
+def _describe(path: Path) -> PushedFile:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return PushedFile(sha256=digest, size=path.stat().st_size)
+
+
+def _download(api: HfApi, repo: str, target: Path, endpoint: str, reporter: Reporter) -> Manifest:
+    """Download the files that the manifest names, all of one commit, and check them against it."""
+
+    def fetch(name: str, revision: str) -> Path:
+        try:
+            path = _insist(
+                lambda: api.hf_hub_download(repo, name, revision=revision, local_dir=target), reporter
+            )
+        except hub_errors.RemoteEntryNotFoundError:
+            raise NotFromFairshot(repo, name) from None
+        return Path(path)
+
+    with _hub_errors(repo, endpoint):
+        commit = _insist(lambda: api.model_info(repo), reporter).sha or "main"
+        try:
+            manifest = read_model(fetch(MANIFEST, commit), Manifest, "what fairshot pushed, that")
+        except DamagedFile as problem:
+            raise DownloadDamaged(repo, MANIFEST, problem.problem) from None
+        if strange := set(manifest.files) - set(NAMES[manifest.kind]):
+            raise NotFromFairshot(repo, f"list of known files alone, but {', '.join(sorted(strange))}")
+        for name, pushed in manifest.files.items():
+            reporter.say(f"pulling {name}, {pushed.size / 1e6:,.1f} MB")
+            if _describe(fetch(name, commit)) != pushed:
+                raise DownloadDamaged(
+                    repo, name, "is damaged: its checksum is another than when it was pushed"
+                )
+    for name in NEEDED if manifest.kind == "run" else (ARCHIVE,):
+        if name not in manifest.files:
+            raise NotFromFairshot(repo, name)
+    return manifest
+
+
+def _check_run(repo: str, folder: Path, manifest: Manifest) -> None:
+    """Refuse a run whose files cannot be read here."""
+    try:
+        result = Result.read(folder)
+        read_yaml_text(folder / RECIPE)
+        for name in {MODEL, FEATURES} & set(manifest.files):
+            check_tensors(folder / name)
+        if TRAINING in manifest.files and result.training_sha256:
+            digest = hashlib.sha256((folder / TRAINING).read_bytes()).hexdigest()
+            if digest != result.training_sha256:
+                raise DamagedFile(folder / TRAINING, "it is not the curve of this run")
+    except UserError as problem:
+        reason = str(problem).replace(f"{folder}/", "")
+        raise DownloadDamaged(repo, "a file", f"cannot be used: {reason}") from problem
+
+
+def _insist(call: Callable[[], Answer], reporter: Reporter) -> Answer:
+    """Ask again, and wait longer each time, while a hub fails in a way from which it may recover."""
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return call()
+        except Exception as problem:
+            if attempt == ATTEMPTS or not _may_recover(problem):
+                raise
+            reporter.say(f"the hub failed ({_reason(problem)}); trying again")
+            time.sleep(WAIT * 2 ** (attempt - 1))
+    raise AssertionError
+
+
+def _may_recover(problem: BaseException | None) -> bool:
+    """Whether an error, or what it was raised from, is that of a server or a connection that failed."""
+    while problem is not None:
+        if isinstance(problem, hub_errors.HfHubHTTPError):
+            return problem.response.status_code in LATER
+        if isinstance(problem, hub_errors.OfflineModeIsEnabled):
+            return False
+        if _is_transport_error(problem):
+            return True
+        problem = problem.__cause__
+    return False
+
+
+def _is_transport_error(problem: BaseException) -> bool:
+    """Whether it is of the library that carries the hub's requests, which has changed its name before."""
+    return any(kind.__name__ in ("TransportError", "ConnectionError") for kind in type(problem).__mro__)
+
+
+def _offline(problem: BaseException | None) -> bool:
+    """Whether the user has set the hub's library offline."""
+    while problem is not None and not isinstance(problem, hub_errors.OfflineModeIsEnabled):
+        problem = problem.__cause__
+    return problem is not None
+
+
+def _reason(problem: BaseException) -> str:
+    while problem.__cause__ is not None and not isinstance(problem, hub_errors.HfHubHTTPError):
+        problem = problem.__cause__
+    if isinstance(problem, hub_errors.HfHubHTTPError):
+        return f"status {problem.response.status_code}"
+    return str(problem).partition("\n")[0] or type(problem).__name__
+
+
+@contextmanager
+def _plain_uploads(endpoint: str) -> Iterator[None]:
+    """Upload large files by HTTP to hubs other than the public one, which alone has the storage Xet."""
+    before, host = defaults.HF_HUB_DISABLE_XET, urlparse(endpoint).hostname or ""
+    defaults.HF_HUB_DISABLE_XET = before or host.removeprefix("www.") != urlparse(PUBLIC).hostname
+    try:
+        yield
+    finally:
+        defaults.HF_HUB_DISABLE_XET = before
+
+
+@contextmanager
+def _hub_errors(repo: str, endpoint: str) -> Iterator[None]:
+    """Turn the errors of the hub's library into ours."""
+    try:
+        yield
+    except UserError:
+        raise
+    except hub_errors.HFValidationError as problem:
+        raise BadRepoName(repo, str(problem).partition("\n")[0]) from None
+    except Exception as problem:
+        cause: BaseException | None = problem
+        while cause is not None and not isinstance(cause, hub_errors.HfHubHTTPError):
+            cause = cause.__cause__
+        # the public hub answers 401 for what is not there, to those who have not logged in
+        if cause is not None and cause.response.headers.get("X-Error-Code") == "RepoNotFound":
+            raise RepoMissing(repo, endpoint) from problem
+        if cause is not None and cause.response.status_code in (401, 403):
+            raise HubRefused(repo, endpoint, cause.response.status_code) from problem
+        if cause is not None or _may_recover(problem) or _offline(problem):
+            raise HubUnreachable(endpoint, _reason(problem)) from problem
+        raise
