@@ -205,7 +205,9 @@ def api() -> Iterator[tuple[str, str]]:
     import fairshot
 
     names = "".join(f"\n::: fairshot.{name}\n" for name in fairshot.__all__)
-    yield "reference/api/index.md", f"# fairshot\n\nWhat `from fairshot import ...` offers.\n{names}"
+    about = "What `from fairshot import ...` offers. Estimators share the parameters and methods of "
+    shared = "[MethodEstimator][fairshot.estimators.estimator.MethodEstimator]."
+    yield "reference/api/index.md", f"# fairshot\n\n{about}{shared}\n{names}"
     for room in sorted(path.parent for path in PACKAGE.glob("*/__init__.py")):
         if room.name == "cli":  # described as commands
             continue

@@ -83,12 +83,15 @@ class Camera:
                 self.page.mouse.up()
         self.page.locator("#answer .feedback").wait_for()
 
-    def take(self, name: str) -> None:
-        """Take the picture."""
+    def picture(self) -> Image.Image:
+        """Return the picture of the window, when all is shown."""
         self.page.wait_for_load_state("networkidle")
         self.page.wait_for_timeout(300)
-        picture = Image.open(io.BytesIO(self.page.screenshot())).convert("RGB")
-        picture.quantize(128).save(TARGET / f"{name}.png", optimize=True)
+        return Image.open(io.BytesIO(self.page.screenshot())).convert("RGB")
+
+    def take(self, name: str) -> None:
+        """Take the picture and keep it."""
+        self.picture().quantize(128).save(TARGET / f"{name}.png", optimize=True)
 
 
 def teach_and_ask(camera: Camera, photos: Path) -> None:
@@ -137,15 +140,18 @@ def look_around(camera: Camera, photos: Path) -> None:
 
 
 def phone(camera: Camera, photos: Path) -> None:
-    """On a phone, dark."""
+    """Ask and look at the classes on a phone, dark; both pictures side by side."""
     camera.ask(sorted((photos / "test" / "cat").iterdir())[0])
     camera.page.evaluate("scrollTo(0, 0)")
     camera.page.locator("#answer .verdict").evaluate("each => each.scrollIntoView()")
-    camera.take("phone-ask")
+    asked = camera.picture()
     camera.open("Classes")
     camera.page.locator("#enough .curve-row").first.wait_for()
     camera.page.evaluate("scrollTo(0, 0)")
-    camera.take("phone-classes")
+    both = Image.new("RGB", (2 * asked.width + 40, asked.height), "white")
+    both.paste(asked, (0, 0))
+    both.paste(camera.picture(), (asked.width + 40, 0))
+    both.quantize(128).save(TARGET / "phone.png", optimize=True)
 
 
 def main(run: str) -> None:

@@ -2,12 +2,15 @@
 
 import os
 import re
+import runpy
 import sys
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
+
+from support.commands import TINY, fairshot
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL = {
@@ -55,3 +58,12 @@ def test_reading_a_run(monkeypatch):
     printed = executed("read-a-run", monkeypatch)
     assert "sss: overall 6" in printed
     assert printed.count("drawings of") == 5
+
+
+def test_a_trained_network_in_plain_torch(tmp_path, monkeypatch, capsys):
+    run = fairshot(tmp_path, "run", "doodles/sss", "--out", "run", *TINY)
+    assert run.wait() == 0, run.stderr
+    monkeypatch.setattr(sys, "argv", ["plain_torch.py", str(tmp_path / "run")])
+    runpy.run_path(str(EXAMPLES / "plain_torch.py"), run_name="__main__")
+    (right,) = re.findall(r"([\d.]+)% of others are answered rightly", capsys.readouterr().out)
+    assert float(right) > 20  # by chance 10

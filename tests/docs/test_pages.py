@@ -1,5 +1,6 @@
 """Every command and every piece of code on the pages: executed on small settings, or parsed and looked up."""
 
+import inspect
 import re
 import shlex
 import shutil
@@ -40,7 +41,7 @@ ASSIGNMENT = re.compile(r"[A-Z_]+=\S* ")
 # walked on another page. Words in capitals stand for something.
 NOT_WALKED = re.compile(
     r"cifar100|cub200|mini_imagenet|resnet18|--ray|\bserve\b|--install-completion|report runs/compare"
-    r"|\b[A-Z]{2,}\b"
+    r"|compare .* --data|\b[A-Z]{2,}\b"
 )
 WALKS = (
     "README.md",
@@ -175,6 +176,43 @@ def test_the_commands_of_a_page_work_one_after_the_other(name, demo, tmp_path):
         assert done.wait() == 0, f"{line}\n{done.stdout}{done.stderr}"
         walked += 1
     assert walked >= 2
+
+
+PYTHON_RUN_ELSEWHERE = {"docs/python.md", "docs/add-your-method.md"}  # test_python_page.py, test_plugins.py
+PYTHON_RUN_HERE = {"README.md", "docs/metrics.md", "docs/teaching.md", "docs/add-a-benchmark.md"}
+PYTHON_RUN_HERE |= {"docs/hub.md", "docs/trackers.md"}
+
+
+def test_every_page_with_python_is_run_by_a_test():
+    assert {
+        ids(page) for page in PAGES if code_blocks(page, "python")
+    } == PYTHON_RUN_ELSEWHERE | PYTHON_RUN_HERE
+
+
+def test_sharing_in_python(monkeypatch, tmp_path):
+    """As it would be called: with a hub that answers, tests/hub does it."""
+    from fairshot.hub import sharing
+
+    called = []
+    for name in ("push", "pull"):
+        signature = inspect.signature(getattr(sharing, name))
+
+        def call(*args, signature=signature, **kwargs):
+            called.append(signature.bind(*args, **kwargs).arguments)
+
+        monkeypatch.setattr(sharing, name, call)
+    run_python(ROOT / "docs" / "hub.md", tmp_path)
+    assert len(called) == 2
+
+
+def test_tracking_in_python(monkeypatch, tmp_path):
+    from fairshot import recipes
+
+    load = recipes.load_recipe
+    changes = [word for word in SHORT if "=" in word]
+    monkeypatch.setattr(recipes, "load_recipe", lambda name: load(name, changes), raising=False)
+    run_python(ROOT / "docs" / "trackers.md", tmp_path)
+    assert list((tmp_path / "runs" / "tracked").rglob("events.out.tfevents*"))
 
 
 def test_the_estimator_of_the_readme(tmp_path):

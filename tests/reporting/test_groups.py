@@ -50,6 +50,19 @@ def test_runs_of_one_method_are_told_apart_by_their_settings():
     assert labels("ncm", many) == ["ncm #1 (a=0, b=0, ...)", "ncm #2 (a=1, b=1, ...)"]
 
 
+def test_runs_on_weights_of_presets_are_called_by_their_names():
+    names = ("cub200/ncm-lite0-frozen", "cub200/ncm-lite2-frozen", "cub200/ncm-lite0")
+    recipes = [load_recipe(name).as_dict() for name in names]
+    recipes.append(load_recipe(names[0], ["model.size=128"]).as_dict())
+    groups = group_results([make_result("ncm", recipe=recipe) for recipe in recipes])
+    assert [group.label for group in groups] == [
+        "ncm (weights=efficientnet-lite0, epochs=0)",
+        "ncm (weights=efficientnet-lite2, epochs=0)",
+        "ncm (weights=efficientnet-lite0, epochs=60)",
+        "ncm (weights=efficientnet-lite0, size=128, epochs=0)",
+    ]
+
+
 def test_benchmarks_are_never_mixed():
     groups = group_results([make_result(), make_result(sizes=(4, 1)), make_result(benchmark="cifar100")])
     assert list(by_benchmark(groups)) == ["doodles (4 sessions)", "doodles (2 sessions)", "cifar100"]

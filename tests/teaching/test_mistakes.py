@@ -119,6 +119,12 @@ def test_the_page_is_readable_on_a_phone(page: Path) -> None:
         tab.on("console", lambda message: complaints.append(message.text))
         tab.goto(page.as_uri())
         assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+        longest = "document.querySelector('tbody th.name').textContent = 'W'.repeat(100)"
+        tab.evaluate(longest)  # as long as the name of a class can be
+        assert tab.evaluate(
+            "[...document.querySelectorAll('th.name')].every(e => e.scrollWidth <= e.offsetWidth)"
+        )
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 390
         images = tab.locator(".photos img")
         images.last.scroll_into_view_if_needed()
         tab.wait_for_function("[...document.images].every(image => image.complete && image.naturalWidth)")

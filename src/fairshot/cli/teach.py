@@ -406,7 +406,7 @@ def _say_mistakes(mistakes: Mistakes) -> None:
     if not mistakes.wrong:
         _say("\nno image is answered wrongly")
         return
-    surest_first = sorted(mistakes.wrong, key=lambda each: -each.confidence)
+    surest_first = sorted(mistakes.wrong, key=lambda each: (each.answered is None, -each.confidence))
     for title, lines in (
         ("confusions, the most frequent first", [each.sentence() for each in mistakes.confusions]),
         ("wrong photos, the surest first", [f"{each.file}  {each.sentence}" for each in surest_first]),

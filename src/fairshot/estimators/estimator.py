@@ -97,24 +97,37 @@ class MethodEstimator(ScikitLearnClassifier):
 
     Parameters
     ----------
-    backbone: "tiny", "resnet20", "resnet12", or any model of timm, for example "resnet18".
-    size: pixels per side of the network's input; None takes the usual short side of the images, at most 64.
-    pretrained: start from timm's weights of the backbone instead of random ones.
-    weights: start from those of a preset, which brings its backbone and size, or of a file.
-    epochs: passes over the images of `fit`; None takes 25, or more if they are few.
-    batch, learning_rate: images and step size of stochastic gradient descent.
-    model, views, training, method: further keys of these sections of a recipe, for example
+    backbone
+        "tiny", "resnet20", "resnet12", or any model of timm, for example "resnet18".
+    size
+        pixels per side of the network's input; None takes the usual short side of the images, at most 64.
+    pretrained
+        start from timm's weights of the backbone instead of random ones.
+    weights
+        start from those of a preset, which brings its backbone and size, or of a file.
+    epochs
+        passes over the images of `fit`; None takes 25, or more if they are few; 0 trains nothing.
+    batch, learning_rate
+        images and step size of stochastic gradient descent.
+    model, views, training, method
+        further keys of these sections of a recipe, for example
         views={"horizontal_flip": 0} where left and right differ. Unless changed, views are those of the
         recipes of CIFAR-100 for colour images, and of doodles for grey ones.
-    seed: of everything random; the same seed and images give the same estimator.
-    device: "auto", "cpu" or "cuda".
-    reporter: shows how far the training is; None shows nothing.
+    seed
+        of everything random; the same seed and images give the same estimator.
+    device
+        "auto", "cpu" or "cuda".
+    reporter
+        shows how far the training is; None shows nothing.
 
     Attributes
     ----------
-    classes_: the labels, in the order of the columns of `predict_proba`: those of `fit`, then those learnt.
-    history_: of the training, a row an epoch.
-    method_: the method of `fairshot.methods` that has learnt; `method_.embedder` is its network.
+    classes_
+        the labels, in the order of the columns of `predict_proba`: those of `fit`, then those learnt.
+    history_
+        of the training, a row an epoch.
+    method_
+        the method of `fairshot.methods` that has learnt; `method_.embedder` is its network.
     """
 
     kind: ClassVar[type[Method[Any]]]

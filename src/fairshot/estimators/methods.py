@@ -77,8 +77,10 @@ class SSS(DualEstimator):
 
     Parameters
     ----------
-    intra, inter, sr, resistance: the components of the method, each of which can be switched off.
-    gamma: strength of Resistance; more favours labels learnt by `partial_fit`.
+    intra, inter, sr, resistance
+        the components of the method, each of which can be switched off.
+    gamma
+        strength of Resistance; more favours labels learnt by `partial_fit`.
     """
 
     kind = sss.SSS
@@ -105,7 +107,8 @@ class PlannedEstimator(MethodEstimator):
 
     Parameters
     ----------
-    total_classes: classes of `fit` and of all calls of `partial_fit` together; None takes the number of
+    total_classes
+        classes of `fit` and of all calls of `partial_fit` together; None takes the number of
         labels that a first `partial_fit` names by `classes`, or else twice as many as `fit` is given.
     """
 

@@ -57,7 +57,7 @@ def run_card(run: Path, repo: str, licence: str | None) -> str:
     return _card(
         data,
         f"{result.method} on {title}",
-        f"Few-shot class-incremental learning by [fairshot](https://pypi.org/project/fairshot/): "
+        f"Few-shot class-incremental learning by fairshot: "
         f"{len(result.sessions[0])} base classes, then {len(result.sessions) - 1} sessions of new ones. "
         "Accuracies are in %, on test images of all classes seen so far.",
         "## Results",
@@ -98,8 +98,7 @@ def store_card(folder: Path, repo: str, licence: str | None) -> str:
     return _card(
         data,
         f"A store of {len(classes)} classes",
-        "A classifier of images that is taught by a few photos per class, with "
-        "[fairshot](https://pypi.org/project/fairshot/).",
+        "A classifier of images that is taught by a few photos per class, with fairshot.",
         "## How to load",
         f"    pip install fairshot\n    fairshot pull {repo} my-store\n"
         "    fairshot predict my-store photo.jpg\n    fairshot teach my-store NAME five-photos/",

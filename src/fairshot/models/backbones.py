@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from fairshot.errors import UserError
 from fairshot.models.errors import CannotEmbed, PretrainedWeightsMissing, UnknownBackbone
 from fairshot.models.presets import PRESETS
+from fairshot.models.weights import load_weights
 
 if TYPE_CHECKING:
     from fairshot.models.embedder import ModelSettings
@@ -28,8 +29,6 @@ def build_backbone(settings: ModelSettings, channels: int) -> Backbone:
     """Build a backbone, one of `SMALL` or any model of timm, with the weights it is to begin with."""
     backbone = _build(settings, channels)
     if settings.weights is not None and not _downloaded(settings):
-        from fairshot.models.weights import load_weights
-
         load_weights(backbone, settings.backbone, channels, settings.weights, settings.weights_sha256)
     if settings.small_stem and settings.backbone not in SMALL:
         _shrink_stem(backbone, settings.backbone, channels)

@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import platformdirs
-import timm
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load
-from timm.models import adapt_input_conv
 from torch import Tensor, nn
 
 from fairshot.errors import CannotWrite, UserError
@@ -121,6 +119,8 @@ def packaged_weights(preset: Preset, folder: Path | None = None) -> Tensors:
 
 def _with_names_of_timm(tensors: Tensors, backbone: str) -> Tensors:
     """Rename the tensors of an EfficientNet-Lite: timm numbers the blocks of each stage from 0 on."""
+    import timm  # which takes seconds, and a checksum needs none of it
+
     with torch.device("meta"):
         names = timm.create_model(backbone).state_dict()
     blocks = list(
@@ -166,6 +166,8 @@ def _under_one_prefix(tensors: Tensors, expected: Tensors) -> Tensors:
 
 def _with_channels(tensors: Tensors, backbone: nn.Module, channels: int) -> Tensors:
     """Fit the first convolution to grey pictures, as timm does it."""
+    from timm.models import adapt_input_conv  # which takes seconds
+
     first = getattr(backbone, "pretrained_cfg", {}).get("first_conv") or ()
     names = [f"{name}.weight" for name in ([first] if isinstance(first, str) else first)]
     adapted = {name: adapt_input_conv(channels, tensors[name]) for name in names if name in tensors}

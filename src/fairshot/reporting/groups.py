@@ -13,8 +13,9 @@ import numpy as np
 from fairshot.errors import UserError
 from fairshot.evaluation.metrics import Metrics, SessionMetrics
 from fairshot.evaluation.result import Result
-from fairshot.methods import methods
+from fairshot.methods import method_title, methods
 from fairshot.methods.dual_method import DualMethod
+from fairshot.models.presets import PRESETS
 from fairshot.recipes import check_recipe
 from fairshot.settings import flat
 
@@ -66,6 +67,12 @@ class Group:
     results: tuple[Result, ...]
 
     @property
+    def title(self) -> str:
+        """The label with the name of the method as its authors write it, for figures and tables."""
+        method = self.results[0].method
+        return method_title(method) + self.label.removeprefix(method)
+
+    @property
     def benchmark(self) -> str:
         """The benchmark of all results."""
         return self.results[0].benchmark
@@ -107,9 +114,9 @@ class Group:
     def class_label(self) -> str:
         """The label beside single classes, which names the seeds that have these if not all do."""
         if len(self.alike) == len(self.results):
-            return self.label
+            return self.title
         seeds = ", ".join(str(result.seed) for result in self.alike)
-        return f"{self.label}, seed{'s' * (len(self.alike) > 1)} {seeds}"
+        return f"{self.title}, seed{'s' * (len(self.alike) > 1)} {seeds}"
 
     def holds(self, result: Result | None) -> bool:
         """Whether this very result is one of the group's."""
@@ -166,9 +173,15 @@ def by_benchmark(groups: Sequence[Group]) -> dict[str, list[Group]]:
     return comparable
 
 
-def sss_first(groups: Sequence[Group]) -> list[Group]:
-    """Order the rows of a report: the paper's own method, then the others as they came."""
-    return sorted(groups, key=lambda group: not group.is_sss)
+def ranked(groups: Sequence[Group]) -> list[Group]:
+    """Order the rows of a report: by average harmonic mean, the highest first."""
+
+    def place(group: Group) -> tuple[bool, float]:
+        harmonic = group.summary(lambda metrics: metrics.harmonic_mean_avg)
+        overall = group.summary(lambda metrics: metrics.overall_avg)
+        return harmonic is None, -(harmonic or overall or Spread(0.0)).mean
+
+    return sorted(groups, key=place)
 
 
 def in_main_order(results: Sequence[Result]) -> list[Result]:
@@ -264,7 +277,10 @@ def _label(own: list[Result], members: list[list[Result]]) -> str:
         return method
     settings = [dict(flat(without_seed(other[0].recipe))) for other in same_method]
     mine = settings[same_method.index(own)]
-    differing = [key for key in mine if any(other.get(key) != mine[key] for other in settings)]
+    brought = _brought_by_weights(mine)
+    differing = [
+        key for key in mine if key not in brought and any(other.get(key) != mine[key] for other in settings)
+    ]
     parts = [key for key in differing if _last(key) in PARTS]
     others = [f"{_last(key)}={_plain(mine[key])}" for key in differing if key not in parts]
     number = f"{method} #{same_method.index(own) + 1}"
@@ -276,6 +292,17 @@ def _label(own: list[Result], members: list[list[Result]]) -> str:
         title for part, (title, _) in PARTS.items() for key in mine if _last(key) == part and mine[key]
     ]
     return f"{method} ({', '.join(['+'.join(switched) or 'plain'] * bool(parts) + others)})"
+
+
+def _brought_by_weights(settings: Mapping[str, Any]) -> set[str]:
+    """Return the settings that the weights of a preset bring with them; their name says it all."""
+    preset = PRESETS.get(str(settings.get("model.weights")))
+    if preset is None:
+        return set()
+    section = {f"model.{key}": value for key, value in preset.section().items() if key != "weights"}
+    # lists in a result, tuples in the preset
+    same = {key for key, value in section.items() if json.dumps(settings.get(key)) == json.dumps(value)}
+    return {*same, "model.weights_sha256"}
 
 
 def _last(key: str) -> str:
