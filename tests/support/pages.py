@@ -143,6 +143,8 @@ def parse(words: Sequence[str]) -> str:
             if command is None:
                 raise ValueError(f"fairshot {shlex.join(words)}: there is no such command")
             path.append(name)
+    except typer.Exit:  # an option that answers by itself, such as a list
+        return " ".join(path)
     except Exception as problem:  # of typer's own copy of click, which it does not export
         if not hasattr(problem, "format_message"):
             raise
