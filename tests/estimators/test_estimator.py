@@ -470,7 +470,7 @@ def test_ctrl_c_in_fit_is_ctrl_c_and_keeps_what_was_learnt(instant, monkeypatch)
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"epochs": 0}, r"training\.epochs: "),
+        ({"epochs": -1}, r"training\.epochs: "),
         ({"batch": 1}, r"training\.batch: "),
         ({"batch": "many"}, r"training\.batch: "),
         ({"size": 0}, r"model\.size: "),

@@ -16,7 +16,9 @@ from fairshot.documents import load_json
 from fairshot.errors import PicturesNotFound
 from fairshot.evaluation.experiment import RunOptions, load_pictures
 from fairshot.evaluation.result import Result
+from fairshot.methods import methods
 from fairshot.recipes import load_recipe
+from fairshot.studies import StudyOptions, compare
 from fairshot.teaching import Store
 from fairshot.tensor_files import write_tensors
 from fairshot.training.hardware import choose_hardware
@@ -95,6 +97,21 @@ def test_methods_are_compared_on_own_pictures_that_are_split_alike(photos, tmp_p
     both = fairshot(tmp_path, *command, "--benchmark", "doodles")
     assert both.process.exitcode == 2
     assert "own pictures are compared by themselves, but --benchmark doodles was given" in both.stderr
+
+
+def test_every_method_runs_on_own_pictures(photos, tmp_path):
+    small = [part for part in SMALL if "=" in part] + ["training.epochs=1"]
+    found = compare(
+        ["all"],
+        tmp_path / "runs",
+        ["folder"],
+        (0,),
+        overrides=small,
+        options=StudyOptions("cpu", photos=photos),
+    )
+    found.check()
+    assert {result.method for result in found.results.values()} == set(methods())
+    assert len({str(result.class_names) for result in found.results.values()}) == 1
 
 
 def test_a_comparison_says_once_what_was_not_run_and_why(photos, tmp_path):

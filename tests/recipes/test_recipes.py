@@ -54,7 +54,7 @@ def test_each_benchmark_with_recipes_has_a_common_file():
     assert not [name for name in recipe_names() if name.endswith("/common")]
 
 
-@pytest.mark.parametrize("benchmark", ["doodles", "cifar100", "mini_imagenet", "cub200"])
+@pytest.mark.parametrize("benchmark", ["doodles", "cifar100", "mini_imagenet", "cub200", "folder"])
 def test_every_method_has_a_recipe_that_differs_from_others_only_where_it_must(benchmark):
     baseline = load_recipe(f"{benchmark}/ncm")
     for name in methods():
@@ -72,7 +72,8 @@ def test_a_methods_file_holds_only_what_is_its_own(common):
         if path != common:
             own = keys(path)
             method = own["method.name"]
-            assert path.stem == method or path.stem.startswith((f"{method}-", f"{method}_gate-"))
+            variants = (f"{method}-", f"{method}_gate-", f"{method}_authors")
+            assert path.stem == method or path.stem.startswith(variants)
             named = {"benchmark": {"name": common.parent.name}, "method": {"name": method}}
             # the defaults and what is shared
             below = dict(flat(check_recipe(named).as_dict())) | shared | of_preset(own)

@@ -67,7 +67,7 @@ def test_accuracy_lines_are_the_metrics(results):
     figure = accuracy_per_session([ncm, sss])
     assert_has_data(figure)
     assert_labels_do_not_overlap(figure)
-    assert [axes.get_title("left") for axes in figure.axes] == ["ncm", "sss"]
+    assert [axes.get_title("left") for axes in figure.axes] == ["NCM", "SSS"]
     for axes, runs in zip(figure.axes, (results[:1], results[1:]), strict=True):
         for label, name in (("base", "base"), ("novel", "inc"), ("overall", "overall")):
             table = [[getattr(s, name) for s in run.metrics.sessions] for run in runs]
@@ -146,7 +146,7 @@ def test_kinds_apart_are_the_metrics():
     sessions = results[2].metrics.sessions
     kinds = (("Base", "base", 0), ("Inc", "inc", 1), ("CInc", "cinc", 1), ("PInc", "pinc", 2))
     for axes, (title, name, first) in zip(figure.axes, kinds, strict=True):
-        values = line(axes, f"ncm: {title}").get_ydata()
+        values = line(axes, f"NCM: {title}").get_ydata()
         np.testing.assert_allclose(values, [getattr(s, name) for s in sessions[first:]])
 
 
@@ -154,7 +154,7 @@ def test_trade_off_path_is_base_against_novel(results):
     figure = trade_off(group_results(results))
     assert_has_data(figure)
     sessions = results[0].metrics.sessions[1:]
-    path = line(figure.axes[0], "ncm")
+    path = line(figure.axes[0], "NCM")
     np.testing.assert_allclose(path.get_xdata(), [s.base for s in sessions])
     np.testing.assert_allclose(path.get_ydata(), [s.inc for s in sessions])
 
@@ -169,7 +169,7 @@ def test_the_diagonal_is_spoken_of_where_it_can_be_seen(novel, in_sight):
 def test_trade_off_has_room_for_any_result(base, novel):
     figure = trade_off(group_results([make_result(base=base, novel=novel)]))
     assert_has_data(figure)
-    path = line(figure.axes[0], "sss")
+    path = line(figure.axes[0], "SSS")
     for values, (low, high) in (
         (path.get_xdata(), figure.axes[0].get_xlim()),
         (path.get_ydata(), figure.axes[0].get_ylim()),
@@ -216,9 +216,9 @@ def test_overall_figure_shows_ours_and_each_published_method_once():
     assert_labels_do_not_overlap(figure)
     for group in groups:
         want = [session.overall for session in group.results[0].metrics.sessions]
-        np.testing.assert_allclose(line(figure.axes[0], group.label).get_ydata(), want)
+        np.testing.assert_allclose(line(figure.axes[0], group.title).get_ydata(), want)
     shown = {drawn.get_label() for drawn in figure.axes[0].lines}
-    assert shown == {"ncm", "sss"} | {f"{row.method}, published" for row in rows}
+    assert shown == {"NCM", "SSS"} | {f"{row.method}, published" for row in rows}
     first = next(row for row in rows if row.method == "TEEN")
     np.testing.assert_allclose(line(figure.axes[0], "TEEN, published").get_ydata(), first.overall)
 
@@ -257,7 +257,7 @@ def test_imbalance_lines_are_the_metrics(results):
         (right, "CInc", "cinc", 1),
         (right, "PInc", "pinc", 2),
     ):
-        drawn = line(axes, f"ncm: {title}")
+        drawn = line(axes, f"NCM: {title}")
         np.testing.assert_allclose(drawn.get_ydata(), [getattr(s, name) for s in sessions[first:]])
         assert drawn.get_color() == (style.BASE if name == "base" else style.NOVEL)
 
@@ -324,9 +324,9 @@ def test_classes_are_averaged_over_the_seeds_that_have_the_same(results):
     want = np.mean([matrix / matrix.sum(axis=1, keepdims=True) for matrix in matrices], axis=0)
     np.testing.assert_allclose(classes.shares(group, 3), want)
     figure = classes.confusion([group])
-    assert figure.axes[0].get_title("left") == "sss, seeds 0, 2"
+    assert figure.axes[0].get_title("left") == "SSS, seeds 0, 2"
     (alone,) = group_results(seeds[:2])
-    assert classes.confusion([alone]).axes[0].get_title("left") == "sss, seed 0"
+    assert classes.confusion([alone]).axes[0].get_title("left") == "SSS, seed 0"
     assert classes.answers(alone, 3) == classes.answers(*group_results(seeds[:1]), 3)
 
 
@@ -344,9 +344,9 @@ def panels(results):
 @pytest.mark.parametrize(
     ("lit", "best", "lowest", "highest"),
     [
-        ((1, 16), "sss", "1.0 (ncm)", "(sss)"),
-        ((1, 16), "ncm", "1.0 (ncm)", "(ncm)"),
-        ((4, 4), "ncm", "2.0 (ncm, sss)", "(ncm)"),  # as on one base session
+        ((1, 16), "sss", "1.0 (NCM)", "(SSS)"),
+        ((1, 16), "ncm", "1.0 (NCM)", "(NCM)"),
+        ((4, 4), "ncm", "2.0 (NCM, SSS)", "(NCM)"),  # as on one base session
     ],
 )
 def test_what_occupancy_means_for_novel_classes_is_read_from_the_runs(lit, best, lowest, highest):

@@ -9,6 +9,7 @@ import sys
 from contextlib import redirect_stderr, redirect_stdout
 from html import escape
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +21,7 @@ from fairshot.errors import NoRunsFound
 from fairshot.evaluation.result import Result
 from fairshot.methods import methods
 from fairshot.reporting.figures.sections import SECTIONS
-from fairshot.reporting.groups import PARTS, group_results, sss_first
+from fairshot.reporting.groups import PARTS, group_results, ranked
 from fairshot.reporting.measures import SESSION_MEASURES, SUMMARY_MEASURES
 from fairshot.reporting.report import write_report
 from fairshot.reporting.runs import find_collections, find_runs, read_run, without_repeats
@@ -188,9 +189,9 @@ def test_classes_are_compared_with_the_baseline_wherever_it_stands(tmp_path):
         write_run(tmp_path / method, make_result(method, sizes=(5, 3)), features=False)
     text = write_report([tmp_path]).read_text()
     assert "all 3 runs: no features.safetensors" in text
-    assert "alice instead of ncm" in text
-    assert "sss instead of ncm" in text
-    assert "ncm: since the session that introduced the class" in text
+    assert "ALICE instead of NCM" in text
+    assert "SSS instead of NCM" in text
+    assert "NCM: since the session that introduced the class" in text
 
 
 def test_what_gates_chosen_on_pseudo_novel_classes_give_is_a_table(cifar):
@@ -214,7 +215,7 @@ def test_figures_and_tables_lie_beside_the_page(cifar):
     assert tables == {path.stem for path in (folder / "tables").glob("*.csv")}
     assert tables >= {"summary", "main", "overall", "incremental", "components", "features"}
     lines = list(csv.DictReader((folder / "tables" / "overall.csv").open()))
-    ncm = next(line for line in lines if line["row"] == "ncm")
+    ncm = next(line for line in lines if line["row"] == "NCM")
     assert float(ncm["Overall avg (%)"]) == pytest.approx(cifar.results[0].metrics.overall_avg)
     assert sum(line["source"] != "this report" for line in lines) == len(published().on("cifar100", 9))
 
@@ -306,7 +307,7 @@ def test_folders_of_the_same_name_with_other_pictures_are_two_sections(tmp_path)
     assert re.findall("<h2>(.*)</h2>", text) == ["photos #1", "photos #2"]
     assert text.count("runs on other pictures in a folder of this name") == 2
     assert "mean of seeds" not in text
-    assert "<h1>ncm on photos</h1>" in text
+    assert "<h1>NCM on photos</h1>" in text
 
 
 def test_runs_are_found_in_a_folder_and_wrong_ones_refused(tmp_path):
@@ -343,11 +344,11 @@ def test_collections_are_named_and_reported_only_where_they_are_given(tmp_path):
     assert f"1 run; to see it: fairshot report {trials}\n" in printed
     page = (tmp_path / "one" / "report.html").read_text()
     assert f"fairshot report {trials}</code> <small>1 run<" in page
-    assert "<h1>ncm on doodles</h1>" in page
+    assert "<h1>NCM on doodles</h1>" in page
 
     page = write_report([tmp_path / "all", short], tmp_path / "both").read_text()
-    assert "<h1>sss, ncm on doodles</h1>" in page
-    assert "sss (epochs=97)" in page
+    assert "<h1>NCM, SSS on doodles</h1>" in page
+    assert "SSS (epochs=97)" in page
     assert "short trainings&#39;</code>" not in page
 
 
@@ -375,7 +376,7 @@ def test_a_run_that_lies_in_two_folders_counts_once(tmp_path):
     for name, seed in (("a/first", 0), ("a/second", 1), ("b/copy", 0)):
         write_run(tmp_path / name, make_result("ncm", seed, sizes=(5, 2)), features=False)
     page = write_report([tmp_path / "a", tmp_path / "b"]).read_text()
-    assert "ncm: mean of seeds 0, 1." in page
+    assert "NCM: mean of seeds 0, 1." in page
     assert "a/first: b/copy has the same recipe, seed and answers, and is left out" in page
 
 
@@ -447,10 +448,14 @@ def visible_rows(page, key):
     ]
 
 
+def choose_table(page, key):
+    page.locator(f".tabs input[value='{key}']").check(force=True)
+
+
 def assert_shows(rows, groups, values):
     assert len(rows) == len(groups)
     for (label, exact, shown), group in zip(rows, groups, strict=True):
-        assert label.startswith(group.label)
+        assert label.startswith(group.title)
         for number, text, value in zip(exact, shown, values(group), strict=True):
             if value is None:
                 assert (number, text) == (None, "–")
@@ -474,10 +479,12 @@ def test_browser_loads_every_picture(page, report):
 
 
 def test_browser_tables_equal_result_json(page, report):
-    groups = sss_first(group_results(report.results))
+    groups = ranked(group_results(report.results))
     rows = visible_rows(page, "summary")
+    assert all(float(a[1][-1]) >= float(b[1][-1]) for a, b in pairwise(rows))  # ranked by harmonic mean
     assert_shows(rows, groups, lambda group: [group.summary(measure.pick) for measure in SUMMARY_MEASURES])
     last = groups[0].session_count - 1
+    choose_table(page, "overall")
     assert_shows(
         visible_rows(page, "overall"),
         groups,
@@ -487,6 +494,7 @@ def test_browser_tables_equal_result_json(page, report):
             group.summary(lambda m: m.bicp),
         ],
     )
+    choose_table(page, "incremental")
     assert_shows(
         visible_rows(page, "incremental"),
         groups,
@@ -509,14 +517,80 @@ def test_browser_opens_the_measured_cifar100_results(browser, tmp_path):
     tab.goto(write_report(runs, tmp_path / "page").as_uri())
     assert_shows(
         visible_rows(tab, "summary"),
-        sss_first(group_results(results)),
+        ranked(group_results(results)),
         lambda group: [group.summary(measure.pick) for measure in SUMMARY_MEASURES],
     )
     assert all(tab.evaluate("[...document.images].map(image => image.complete && image.naturalWidth)"))
+    assert tab.evaluate("document.documentElement.scrollHeight") < 10_000
+    assert_charts_follow_what_is_shown(tab)
+    assert_tables_follow_what_is_shown(tab)
     assert_comparison_comes_first(tab)
+    assert_classes_are_named(tab)
     tab.locator("details.notice summary").click()
     assert "features.safetensors" in tab.inner_text("body")  # too large to commit: the page says so
     assert complaints == []
+
+
+def assert_charts_follow_what_is_shown(tab):
+    """A published line far below is cut off and marked; what is hidden leaves neither leader nor axis."""
+    chart = tab.locator("[data-chart='overall']")
+    marked = chart.locator("text.clipped").all_text_contents()
+    assert marked == ["▾ TOPIC, published 29.4"]
+    ends = chart.locator(".end").count()
+    assert ends == chart.locator("g[clip-path]").count() > 20
+    ticks = "[...document.querySelectorAll(\"[data-chart='trade-off'] text\")].map(text => text.textContent)"
+    before = tab.evaluate(ticks)
+    boxes = tab.locator("[data-toggle]").all()
+    for box in boxes[3:]:
+        box.uncheck()
+    assert chart.locator(".end").count() == chart.locator("g[clip-path]").count() == 3
+    assert chart.locator(".leader").count() <= 3
+    assert tab.evaluate(ticks) != before  # the axis has another range
+    for box in boxes:
+        box.check()
+    assert chart.locator(".end").count() == ends
+    widths = tab.evaluate(
+        """[...document.querySelectorAll(".chart")].map(svg =>
+            [svg, svg.closest("section")].map(one => one.getBoundingClientRect().width))"""
+    )
+    assert all(drawn > 0.9 * room for drawn, room in widths)
+
+
+def assert_tables_follow_what_is_shown(tab):
+    """Bold and footnotes are those of the rows that are shown, and a click sorts."""
+    best = """[...document.querySelectorAll("[data-table=summary] td:last-child.best")]
+        .map(cell => cell.parentNode.dataset.method)"""
+    (winner,) = tab.evaluate(best)
+    tab.locator(f"[data-toggle='{winner}']").uncheck()
+    (second,) = tab.evaluate(best)
+    assert second != winner
+    tab.locator(f"[data-toggle='{winner}']").check()
+    assert tab.evaluate(best) == [winner]
+
+    head = tab.locator("[data-table='summary'] th[data-goal]").first
+    values = lambda: [float(row[1][0]) for row in visible_rows(tab, "summary")]  # noqa: E731
+    head.locator("button").click()
+    assert values() == sorted(values(), reverse=True)
+    head.locator("button").click()
+    assert values() == sorted(values())
+    assert head.get_attribute("aria-sort") == "ascending"
+
+    choose_table(tab, "main")
+    notes = tab.locator(".table:has([data-table='main']) [data-remark]:visible")
+    assert notes.count() > 2
+    assert [text[0] for text in notes.all_inner_texts()] == list("abcdefgh"[: notes.count()])
+    tab.locator("[data-toggle='published']").uncheck()
+    assert notes.count() == 0  # ours have one backbone, and none is transductive
+    tab.locator("[data-toggle='published']").check()
+    choose_table(tab, "significance")
+    assert "cannot give a p below 0.25" in tab.locator("[data-table='significance']").inner_text()
+
+
+def assert_classes_are_named(tab):
+    """The pointer over a confusion matrix shows which class was answered with which."""
+    tab.set_viewport_size({"width": 1280, "height": 900})
+    tab.locator(".matrix:visible").first.hover()
+    assert re.fullmatch(r"\w+ → \w+: \d+ %", tab.locator(".tip:visible").inner_text())
 
 
 def assert_comparison_comes_first(tab):
@@ -536,7 +610,7 @@ def assert_comparison_comes_first(tab):
 
 
 def test_browser_switches_sessions(page, report):
-    groups = sss_first(group_results(report.results))
+    groups = ranked(group_results(report.results))
     for t in (groups[0].session_count - 1, 0, 1):
         page.locator(f".switch input[value='{t}']").check(force=True)
         assert page.locator("[data-session]:visible").count() == 1
@@ -554,7 +628,8 @@ def test_browser_hides_and_shows_methods(page, report):
     assert drawn >= 6, "lines of the method inside the figures"
     page.locator("[data-toggle='method-0']").uncheck()
     assert page.evaluate(shown) == 0
-    assert [label.split()[0] for label, *_ in visible_rows(page, "summary")] == ["ncm"]
+    others = [group.title for group in ranked(group_results(report.results))][1:]
+    assert [label.split()[0] for label, *_ in visible_rows(page, "summary")] == others
     page.locator("[data-toggle='method-0']").check()
     assert page.evaluate(shown) == before
     if page.locator("[data-toggle='published']").count():

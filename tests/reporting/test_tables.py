@@ -74,7 +74,7 @@ def test_overall_table_is_table_6_and_the_metrics(groups, rows):
     ]  # fmt: skip
     assert cec.values[10].mean == 2.12
     (ncm,) = (group.results[0].metrics for group in groups if group.label == "ncm")
-    ours = by_label(table)["ncm"].values
+    ours = by_label(table)["NCM"].values
     assert [value.mean for value in ours] == [*(s.overall for s in ncm.sessions), ncm.overall_avg, ncm.bicp]
 
 
@@ -128,8 +128,8 @@ def test_components_table_orders_parts_and_mixes_ours_with_table_2(groups):
     table = components_table(groups, published())
     assert [len(row.parts) for row in table.rows] == [0, 0, 1, 2, 2, 3, 4, 5]
     ours = {row.label: row for row in table.rows if row.ours}
-    assert ours["ncm"].parts == frozenset()
-    assert ours["sss"].parts == {"intra", "sr"}
+    assert ours["NCM"].parts == frozenset()
+    assert ours["SSS"].parts == {"intra", "sr"}
     assert table.rows[-1].values[0].mean == 63.80
 
 
@@ -165,12 +165,12 @@ def test_many_differences_are_named_in_part():
 
 def test_feature_tables_take_runs_without_self_optimizing_alone(groups):
     averages, overall, inc = feature_tables(groups, published())
-    assert [row.label for row in averages.rows if row.ours] == ["Ours: sss"]
+    assert [row.label for row in averages.rows if row.ours] == ["Ours: SSS"]
     assert len(overall.columns) == 9
     assert len(inc.columns) == 8
     joined = make_result("sss", 0, "cifar100", CIFAR, recipe=switches("intra", "sr", decision="pre"))
     averages, *_ = feature_tables(group_results([joined]), published())
-    assert [row.label for row in averages.rows if row.ours] == ["Pre: sss"]
+    assert [row.label for row in averages.rows if row.ours] == ["Pre: SSS"]
     resisting = make_result("sss", 0, "cifar100", CIFAR, recipe=switches("intra", "sr", "resistance"))
     assert not [r for t in feature_tables(group_results([resisting]), published()) for r in t.rows if r.ours]
 
@@ -260,7 +260,7 @@ def test_seeds_of_an_order_count_once():
     table = table_of(results)
     assert table is not None
     (row,) = table.rows
-    assert row.label == "sss"
+    assert row.label == "SSS"
     assert row.remarks == ("3 class orders",)
     measures = (OVERALL_AVG, LAST, INC_AVG, BASE_INC, HARMONIC_AVG)
     for measure, value in zip(measures, row.values, strict=True):
@@ -289,9 +289,9 @@ def test_a_row_of_orders_without_a_line_of_its_own_is_on_the_page(tmp_path):
     for index, result in enumerate([*runs()[:1], *runs("ncm")[2:]]):
         write_run(tmp_path / f"run-{index}", result, features=False)
     page = write_report([tmp_path], tmp_path / "out").read_text()
-    assert "<h1>sss on doodles</h1>" in page
+    assert "<h1>SSS on doodles</h1>" in page
     (line,) = (tmp_path / "out" / "tables" / "class-orders.md").read_text().splitlines()[2:]
-    assert line.startswith("| ncm (2 class orders) |")
+    assert line.startswith("| NCM (2 class orders) |")
 
 
 @pytest.mark.usefixtures("blank_figures")
@@ -304,8 +304,8 @@ def test_the_page_and_its_files_hold_the_table(tmp_path):
     markdown = (tmp_path / "out" / "tables" / "class-orders.md").read_text().splitlines()
     assert markdown[0].startswith("|  | Overall avg (%) | Last (%) |")
     assert [line.split(" |")[0] for line in markdown[2:]] == [
-        "| sss (3 class orders)",
-        "| ncm (3 class orders)",
+        "| SSS (3 class orders)",
+        "| NCM (3 class orders)",
     ]
 
 
@@ -321,14 +321,14 @@ def test_a_collection_of_class_orders_given_as_a_further_folder_fills_the_table(
 
     page = write_report([tmp_path / "all", orders], tmp_path / "out").read_text()
     (line,) = (tmp_path / "out" / "tables" / "class-orders.md").read_text().splitlines()[2:]
-    assert line.startswith("| sss (epochs=3) (3 class orders) |")
+    assert line.startswith("| SSS (epochs=3) (3 class orders) |")
     for order in (1, 2):  # where the numbers come from
-        assert f"sss · seed 0 · class order {order} <small>class-orders/sss-order{order}" in page
+        assert f"SSS · seed 0 · class order {order} <small>class-orders/sss-order{order}" in page
 
     alone = write_report([orders]).read_text()
-    assert "sss (class_order_seed=2)" in alone
+    assert "SSS (class_order_seed=2)" in alone
     (line,) = (orders / "report" / "tables" / "class-orders.md").read_text().splitlines()[2:]
-    assert line.startswith("| sss (2 class orders) |")
+    assert line.startswith("| SSS (2 class orders) |")
 
 
 def test_markdown_shows_mean_deviation_and_the_best():

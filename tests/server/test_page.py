@@ -282,8 +282,9 @@ def test_a_person_holds_something_before_the_camera(servers: dict[str, PageServe
     while page.evaluate("document.querySelector('#question video').currentTime") <= 0.2:
         page.wait_for_timeout(50)  # they see themselves
     page.locator("#question .capture").click()
-    page.locator("#answer .bar").first.wait_for()
+    page.locator("#question .preview img").wait_for()
     assert page.evaluate("document.querySelector('#question video').srcObject") is None  # it is off again
+    page.locator("#answer .bar").first.wait_for()
     visit.end(served.url)
 
 

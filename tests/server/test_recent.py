@@ -78,7 +78,7 @@ def test_they_are_ordered_by_doubt_and_taught_as_their_files_would_be(store: Sto
         assert doubts == sorted(doubts, reverse=True)
         for each in recent:
             prediction = each["prediction"]
-            assert each["doubt"] == pytest.approx(1 - prediction["confidence"] * prediction["p_known"])
+            assert each["doubt"] == pytest.approx(1 - prediction["confidence"])
             assert len(prediction["top"]) == 2
         hostile = {"name": "../x", "ids": [recent[0]["id"]]}
         assert client.post("/api/recent/teach", json=hostile).status_code == 422

@@ -19,7 +19,7 @@ from fairshot.recipes import load_recipe
 from fairshot.reporting.groups import group_results
 from fairshot.reporting.tables import CONDITIONS, UNKNOWN, conditions
 from fairshot.studies import ablate, cluster, execute, tune
-from fairshot.studies.comparison import Comparison
+from fairshot.studies.comparison import Comparison, compare
 from fairshot.studies.execute import RunStatus, StudyOptions
 from fairshot.studies.plan import PlannedRun, plan
 from support.commands import fairshot
@@ -143,6 +143,16 @@ def test_through_ray_a_run_ends_as_it_does_here(tmp_path):
     assert again.stderr.count("finished already") == 1
 
 
+def test_runs_at_once_end_as_they_do_one_after_the_other(tmp_path):
+    shared = {"overrides": [*SMALL, "training.batch=60"], "seeds": (0,)}
+    at_once = compare(["ncm", "teen"], tmp_path / "a", **shared, options=StudyOptions("cpu", parallel=2))
+    at_once.check()
+    alone = compare(["teen"], tmp_path / "b", **shared, options=StudyOptions("cpu"))
+    (teen,) = alone.results.values()
+    assert at_once.results[tmp_path / "a" / "teen-seed0"].confusions == teen.confusions
+    assert "training: done" in (tmp_path / "a" / "ncm-seed0" / "log.txt").read_text()
+
+
 class OneMachine:
     """Stands in for Ray where it begins runs, and calls `begin` to do so."""
 
@@ -231,7 +241,7 @@ def test_a_run_begins_on_ray_when_the_run_whose_base_session_or_split_it_reads_h
     ]
 
     def ready(left, running):
-        return [each.out.name for each in cluster._ready(left, running)]
+        return [each.out.name for each in cluster.ready(left, running)]
 
     assert ready(planned, []) == ["alone", "first"]
     assert ready(planned[2:], planned[1:2]) == []
@@ -292,7 +302,7 @@ class Listener(Reporter):
 def test_of_runs_on_other_machines_the_last_line_of_the_log_is_shown(tmp_path):
     (planned,) = plan(["ncm"], ["doodles"], [0], [None], [], tmp_path)
     listener = Listener()
-    with cluster._LogView(listener) as view:
+    with cluster.LogView(listener) as view:
         view.refresh([planned])
         assert not listener.shown
         planned.out.mkdir()

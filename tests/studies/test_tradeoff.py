@@ -10,12 +10,21 @@ from fairshot.evaluation.metrics import confusion_matrix, metrics_from_confusion
 from fairshot.evaluation.sessions import run_sessions
 from fairshot.methods import build
 from fairshot.methods.sss import SSSSettings
+from fairshot.models.flips import FlipViews
 from fairshot.progress import Reporter
 from fairshot.recipes import load_recipe
 from fairshot.studies.cached_stream import CachedStream, Embedded, FeatureBank, Subset, cache_stream
 from fairshot.studies.gates import Gate, Space, common_gates, own_gates
 from fairshot.studies.pseudo_novel import pseudo_streams, split_pseudo_novel
-from fairshot.studies.tradeoff import _gate_of_run, choose, evaluate, search
+from fairshot.studies.tradeoff import (
+    NoGate,
+    _gate_of_run,
+    _gated_recipe,
+    _look_into_mirror,
+    choose,
+    evaluate,
+    search,
+)
 from support.toys import MODEL, after_base, learnt_base, toy_method, toy_stream
 
 BASE, WAY, SESSIONS, TESTS = 8, 3, 2, 30
@@ -127,6 +136,42 @@ def started(gate):
     method.restore_modules(learnt_base("sss"))
     method.init_base_classifiers(toy_stream().base.train)
     return method
+
+
+@pytest.mark.parametrize("name", ["ncm", "savc", "nc_fscil"])
+def test_gates_decide_on_the_features_of_other_methods_too(name):
+    stream, method = toy_stream(), after_base(name)
+    plain = cache_stream(method, stream)
+    assert plain.bank.g.shape[0] == plain.bank.g_tilde.shape[0]
+    if name != "savc":  # without an SR module of its own, g~ is g
+        assert torch.equal(plain.bank.g, plain.bank.g_tilde)
+    _look_into_mirror(method, mirror=True)
+    mirrored = cache_stream(method, stream)
+    assert mirrored.bank.g.shape == plain.bank.g.shape
+    flipped = stream.sessions[0].test.pictures
+    method.views = FlipViews()
+    own = method.embed(flipped)["g"]
+    assert not torch.equal(mirrored.bank.g[: len(own)], own)
+    gate = Gate("constant", 0.0)
+    through = {gate: next(iter(evaluate([plain], [gate])))}
+    if name == "ncm":  # the same cosines decide twice: nearest class mean itself
+        assert through[gate].overall_avg == pytest.approx(ncm_overall(stream), abs=1e-9)
+
+
+def ncm_overall(stream):
+    outcome = run_sessions(after_base("ncm"), stream)
+    sizes = [len(one.classes) for one in stream.sessions]
+    return metrics_from_confusions(outcome.confusions, sizes).overall_avg
+
+
+def test_runs_whose_network_changes_or_that_have_no_prototypes_get_no_gate(tmp_path):
+    for name in ("topic", "bidist", "sss_bgmm"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "recipe.yaml").write_text(load_recipe(f"doodles/{name}").as_yaml())
+        with pytest.raises(NoGate) as refused:
+            _gated_recipe(folder, mirror=True)
+        assert (refused.value.run, refused.value.method) == (folder, name)
 
 
 def test_the_stream_of_a_run_is_what_sss_goes_through():

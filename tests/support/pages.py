@@ -14,6 +14,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -123,14 +124,19 @@ def _calls(block: CodeBlock) -> Iterator[CommandLine]:
         line += 1 + text.count("\0")
 
 
+@cache
+def _command_line() -> Any:
+    from fairshot.cli import app
+
+    return typer.main.get_command(app)
+
+
 def parse(words: Sequence[str]) -> str:
     """Parse the words behind `fairshot` by the real command line, run nothing, and return the command.
 
     Words that it refuses are a ValueError with its message.
     """
-    from fairshot.cli import app
-
-    command: Any = typer.main.get_command(app)
+    command = _command_line()
     name, rest, context, path = "fairshot", list(words), None, []
     asks = not EAGER.isdisjoint(words)
     try:
@@ -143,6 +149,8 @@ def parse(words: Sequence[str]) -> str:
             if command is None:
                 raise ValueError(f"fairshot {shlex.join(words)}: there is no such command")
             path.append(name)
+    except typer.Exit:  # an option that answers by itself, as --backbone list does
+        return " ".join(path)
     except Exception as problem:  # of typer's own copy of click, which it does not export
         if not hasattr(problem, "format_message"):
             raise

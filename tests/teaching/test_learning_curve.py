@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from fairshot.classifiers.dual import DualClassifier
+from fairshot.classifiers.gate import TransferableClassifier
+from fairshot.classifiers.whitening import Whitening
 from fairshot.teaching import Store, learning_curve
 from fairshot.teaching.database import DATABASE
 from fairshot.teaching.learning_curve import ClassCurve
@@ -99,6 +101,34 @@ def test_curves_are_those_of_plain_loops(store: Store, monkeypatch: pytest.Monke
     assert any(
         0 < share < 1 for curve in found for share in curve.accuracy
     )  # the loops had something to tell
+
+
+def test_a_space_that_photos_whiten_is_that_without_the_class() -> None:
+    draw = torch.Generator().manual_seed(0)
+    g = torch.randn(20, 2, 6, generator=draw)
+    labels = torch.arange(4).repeat_interleave(5)
+    g += 2 * torch.randn(4, 2, 6, generator=draw)[labels]
+    space = Whitening(1.0, torch.zeros(2, 6), torch.randn(2, 6, 6, generator=draw))
+    empty = TransferableClassifier.in_space(space, torch.zeros(0, 2, 6), torch.zeros(0, dtype=torch.int64))
+    before = empty.extended(empty.project(g.double()), labels, range(4))
+    gate = before.with_shot_covariance(g, labels, 0.5)
+    others = torch.tensor([[5 * (i // 5) + (i + step) % 5 for step in (1, 2)] for i in range(20)])
+    found = gate.few_shot_scores(gate.project(g.double()), labels, others)
+    values = before.project(g.double()).values
+    for shot in range(20):
+        for column in range(4):
+            cosines = []
+            for view in range(2):
+                scatter = torch.eye(6, dtype=torch.float64)
+                for each in range(4):
+                    residuals = values[labels == each, view] - values[labels == each, view].mean(0)
+                    if each != labels[shot]:
+                        scatter += gate.scatter[view] * residuals.T @ residuals
+                metric, x = torch.linalg.inv(scatter), values[shot, view]
+                members = others[shot] if column == labels[shot] else labels == column
+                p = values[members, view].mean(0)
+                cosines.append(x @ metric @ p / (x @ metric @ x * (p @ metric @ p)).sqrt())
+            assert float(found[shot, column]) == pytest.approx(float(sum(cosines) / 2), abs=1e-5)
 
 
 def test_a_store_without_taught_classes_has_no_curves(tmp_path: Path) -> None:

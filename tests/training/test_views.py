@@ -6,16 +6,19 @@ import pytest
 import torch
 from pydantic import ValidationError
 from scipy.stats import ks_2samp
-from torchvision.transforms import RandomResizedCrop
+from torchvision.transforms import AutoAugment, AutoAugmentPolicy, InterpolationMode, RandomResizedCrop
+from torchvision.transforms.autoaugment import _apply_op
 from torchvision.transforms.v2 import functional as tv
 
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.models.pixels import DevicePictures, crop_resize
+from fairshot.training import autoaugment
 from fairshot.training.views import (
     CROP_TRIES,
     NOISE_COLUMNS,
     ViewSettings,
     jitter,
+    noise_columns,
     random_boxes,
     random_view,
     shift_hue,
@@ -193,3 +196,91 @@ def test_a_view_depends_on_its_own_noise_alone():
     together = random_view(given, noise, settings, 10)
     alone = random_view(given.take(torch.tensor([4])), noise[4:5], settings, 10)
     torch.testing.assert_close(together[4:5], alone, atol=0, rtol=0)
+
+
+def photo_like(count: int = 6, side: int = 17) -> torch.Tensor:
+    """Smooth pictures, noise and single colours, in whole numbers."""
+    smooth = torch.nn.functional.interpolate(uniform(count, 3, 4, 4), size=(side, side), mode="bicubic")
+    images = (255 * smooth.clamp(0, 1)).round()
+    images[-2] = (255 * uniform(3, side, side, seed=5)).round()
+    images[-1, :2] = 90.0  # channels of one value
+    return images
+
+
+@pytest.mark.parametrize("name", autoaugment.OPERATIONS)
+def test_each_operation_of_autoaugment_is_torchvisions(name):
+    images, index = photo_like(), autoaugment.OPERATIONS.index(name)
+    for level in range(autoaugment.LEVELS):
+        for positive in (True, False):
+            operation = torch.full((len(images),), index)
+            size = autoaugment.magnitudes(
+                operation, torch.full_like(operation, level), 17, torch.tensor(positive)
+            )
+            magnitude, signed = tv_magnitude(name, level, 17)
+            assert size[0] == pytest.approx(-magnitude if signed and not positive else magnitude, rel=1e-6)
+            ours = autoaugment.apply(images, operation, size)
+            exact = float(size[0].double())  # as a policy passes it on
+            theirs = torch.stack(
+                [_apply_op(each, name, exact, InterpolationMode.NEAREST, None) for each in images.byte()]
+            )
+            difference = (ours - theirs).abs()
+            if name in ("ShearX", "ShearY", "Rotate"):  # half a pixel may be rounded to either side
+                assert (difference > 0).float().mean() <= 0.08, (level, positive)
+            else:  # torchvision may miss a colour that is a whole number by its rounding, and go one down
+                assert difference.max() <= (1 if name in BLENDS else 0), (level, positive)
+
+
+BLENDS = ("Brightness", "Color", "Contrast", "Sharpness")
+
+
+def tv_magnitude(name, level, side):
+    space = AutoAugment(AutoAugmentPolicy.CIFAR10)._augmentation_space(autoaugment.LEVELS, (side, side))
+    values, signed = space[name]
+    return (float(values[level]) if values.dim() else 0.0), signed
+
+
+def test_a_policy_is_its_two_operations_one_after_the_other():
+    images, policies = photo_like(25), AutoAugment(AutoAugmentPolicy.CIFAR10).policies
+    noise = torch.zeros(25, autoaugment.POLICY_NOISE)
+    noise[:, 0] = (torch.arange(25) + 0.5) / 25  # each policy once, both steps happening
+    noise[:, 4] = 0.9  # a positive second magnitude
+    ours = autoaugment.autoaugment(images, noise)
+    for image, policy, changed in zip(images, policies, ours, strict=True):
+        expected = image[None]
+        for (name, _, level), positive in zip(policy, (False, True), strict=True):
+            operation = torch.tensor([autoaugment.OPERATIONS.index(name)])
+            size = autoaugment.magnitudes(operation, torch.tensor([level or 0]), 17, torch.tensor([positive]))
+            expected = autoaugment.apply(expected, operation, size)
+        assert torch.equal(changed, expected[0])
+    noise[:, 1:3] = 0.999  # more than any probability
+    assert torch.equal(autoaugment.autoaugment(images, noise), images)
+
+
+def test_cutout_blackens_the_square_around_a_pixel():
+    images, noise = torch.ones(40, 3, 9, 11), uniform(40, 2)
+    ours = autoaugment.cutout(images, 4, noise)
+    for image, (down, right) in zip(ours, noise.tolist(), strict=True):
+        expected, y, x = torch.ones(3, 9, 11), int(9 * down), int(11 * right)
+        for row in range(y - 2, y + 2):
+            for column in range(x - 2, x + 2):
+                if 0 <= row < 9 and 0 <= column < 11:
+                    expected[:, row, column] = 0
+        assert torch.equal(image, expected)
+
+
+def test_padded_views_are_the_picture_moved_then_changed():
+    pictures = DevicePictures.from_pictures(Pictures.from_array(photo_like().byte().movedim(1, 3).numpy()))
+    settings = ViewSettings(crop_rule="padded", padding=2, horizontal_flip=0, jitter=0)
+    noise = uniform(6, noise_columns(settings), seed=3)
+    assert noise.shape[1] == NOISE_COLUMNS  # what is not asked for draws no random number
+    views = random_view(pictures, noise, settings, 17)
+    shifts = (noise[:, BOX_COLUMNS - 2 : BOX_COLUMNS] * 5).long() - 2
+    padded = torch.nn.functional.pad(photo_like() / 255, (2, 2, 2, 2))
+    for view, whole, (down, right) in zip(views, padded, shifts.tolist(), strict=True):
+        torch.testing.assert_close(view, whole[:, 2 + down : 19 + down, 2 + right : 19 + right])
+    both = settings.model_copy(update={"autoaugment": "cifar10", "cutout": 6})
+    more = torch.cat([noise, uniform(6, noise_columns(both) - NOISE_COLUMNS, seed=4)], dim=1)
+    policy, hole = more[:, NOISE_COLUMNS:].split([autoaugment.POLICY_NOISE, autoaugment.CUTOUT_NOISE], 1)
+    expected = autoaugment.autoaugment((255 * views).round(), policy) / 255
+    expected = autoaugment.cutout(expected, 6, hole)
+    torch.testing.assert_close(random_view(pictures, more, both, 17), expected)

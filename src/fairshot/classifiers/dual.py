@@ -296,7 +296,8 @@ class DualClassifier:
         """Return the scores of shots of novel classes, each compared with its class made of other shots.
 
         `others` (N, k) are the positions of the k shots that the class of each shot is made of. All other
-        classes, Resistance and the bias of a gate are as they are.
+        classes, Resistance and the bias of a gate are as they are; a space that shots whiten is that without
+        the shots of the class.
         """
         scores = self.scores(shots)
         g, g_tilde = shots["g"].double(), shots["g_tilde"].double()
@@ -309,9 +310,9 @@ class DualClassifier:
         if self.gate is None:
             scores.transferable[own] = made_of(g)
         else:
-            bare = torch.zeros_like(scores.transferable)
-            bare[own] = self.gate.made_of(self.gate.project(g), others).float()
-            scores.transferable[own] = self._with_bias(bare)[own]
+            bare = self.gate.few_shot_scores(self.gate.project(g), labels, others).float()
+            some = slice(None) if self.gate.scatter else own
+            scores.transferable[some] = self._with_bias(bare)[some]
         if scores.specific is not scores.transferable:
             scores.specific[own] = made_of(g_tilde)
         if scores.pre is not None:

@@ -293,6 +293,44 @@ class TransferableClassifier:
             margins=self.margins[: shots[shots > 1].sum()],
         )
 
+    def few_shot_scores(self, shots: Projected, labels: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+        """Similarity (S, C) of shots to all classes, their own made of other shots alone, without bias.
+
+        `others` (S, k) are their positions among the shots. Where shots are part of the space, it is that
+        without the shots of the own class.
+        """
+        if self.scatter:
+            made = shots.values[others].mean(1)
+            scores = shots.values.new_empty(len(labels), len(self.prototypes))
+            for label in torch.unique(labels).tolist():
+                rows = labels == label
+                scores[rows] = self._without_scatter_of(label, shots.values[rows], made[rows])
+            return scores
+        scores = self.similarity(shots, range(len(self.prototypes)))
+        scores[torch.arange(len(labels), device=labels.device), labels] = self.made_of(shots, others)
+        return scores
+
+    def _without_scatter_of(self, label: int, x: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
+        """Similarity of shots x (N, V, d) of a class to all classes, their own as `made` (N, V, d) for each.
+
+        Residuals of the class are taken out of the scatter of the space, whose inverse changes by a matrix of
+        their rank (Woodbury).
+        """
+        P = self.prototypes.to(x)
+        R = x - P[label]
+        factor = x.new_tensor(self.scatter)[:, None, None]
+        gram = torch.einsum("nvd,mvd->vnm", R, R)
+        change = factor * torch.linalg.inv(torch.eye(len(R)).to(gram) - factor * gram)
+        ux, up, um = (torch.einsum("kvd,nvd->vkn", each, R) for each in (x, P, made))
+
+        def own(one: torch.Tensor, other: torch.Tensor, u: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+            return (one * other).sum(-1) + torch.einsum("vkn,vnm,vkm->kv", u, change, w)
+
+        xp = torch.einsum("nvd,cvd->ncv", x, P) + torch.einsum("vkn,vnm,vcm->kcv", ux, change, up)
+        pp = own(P, P, up, up)[None].repeat(len(x), 1, 1)
+        xp[:, label], pp[:, label] = own(x, made, ux, um), own(made, made, um, um)
+        return cosine(own(x, x, ux, ux)[:, None], xp, pp)
+
     def made_of(self, shots: Projected, others: torch.Tensor) -> torch.Tensor:
         """Similarity of each shot to a novel class made of other shots alone (S,), without bias.
 

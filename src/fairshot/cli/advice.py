@@ -62,7 +62,6 @@ OF_A_RUN = {  # files that a run makes anew
     *("training.csv", "method.py"),
 }
 NAMED = 5  # runs that advice names
-FROZEN_METHOD = "ncm"  # whose recipe runs on weights that are not trained
 SMALL_SIZE, SMALL_RESIZE = 32, 36  # pixels of images that a CPU can learn from in minutes
 
 
@@ -152,11 +151,13 @@ def _(notice: progress.SlowTraining) -> str:
 
 def _frozen_weights(photos: Path) -> str:
     """Say how own photos are learnt within seconds: in a store on frozen weights, and as a run on them."""
+    from fairshot.methods import baseline  # takes seconds to import, and few errors need it
+
     folder, preset = shlex.quote(str(photos)), DEFAULT_PRESET
     return (
         f"\na store on frozen ImageNet weights ({preset}) learns each class within seconds, and answers far "
         f"better: fairshot new STORE, then for each class: fairshot teach STORE NAME {folder}/NAME"
-        f"\nas a run on them, which measures: fairshot run folder/{FROZEN_METHOD} --data {folder} --set "
+        f"\nas a run on them, which measures: fairshot run folder/{baseline()} --data {folder} --set "
         f"model.weights={preset} --set training.epochs=0"
     )
 

@@ -59,12 +59,22 @@ def train_command(
             f"{row.matrix_share:.1%}",
             f"{row.seconds_per_epoch:.2f}",
             f"{row.compile_seconds:.0f}",
+            f"{row.warm_seconds:.0f}",
             "-" if math.isnan(row.peak_gigabytes) else f"{row.peak_gigabytes:.1f}",
             f"{row.images_per_second / rows[-1].images_per_second:.1f}",
         )
         for row in rows
     )
-    titles = ("", "images/s", "of matrix\nrate", "s per\nepoch", "compile\ns", "peak\nGB", "times\nplain")
+    titles = (
+        "",
+        "images/s",
+        "of matrix\nrate",
+        "s per\nepoch",
+        "cold\nstart s",
+        "warm\nstart s",
+        "peak\nGB",
+        "times\nplain",
+    )
     print_table(f"base training of {recipe} on {describe_device(fabric)}", titles, cells)
 
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter
-from fairshot.cli.options import Data, Device, Fresh, Log, Minutes, Root, Set, study_options
+from fairshot.cli.options import Compile, Data, Device, Fresh, Log, Minutes, OnOff, Root, Set, study_options
 from fairshot.cli.run import present
 from fairshot.errors import UserError
 
 Methods = Annotated[
     list[str],
-    typer.Argument(metavar="METHOD", help="Methods to run side by side; your own as file.py:Class."),
+    typer.Argument(metavar="METHOD", help="Methods to run side by side, or all; your own as file.py:Class."),
 ]
 Benchmarks = Annotated[
     list[str],
@@ -26,8 +27,23 @@ Benchmarks = Annotated[
     ),
 ]
 Seeds = Annotated[
-    list[int],
-    typer.Option("--seed", help="Seed of the runs; give it several times for mean and deviation."),
+    list[str],
+    typer.Option(
+        "--seed",
+        metavar="SEED",
+        help="Seed of the runs; several, as 0,1,2 or by giving it several times, for mean and deviation.",
+    ),
+]
+SeedCount = Annotated[
+    int | None, typer.Option("--seeds", min=1, help="So many seeds: 0, 1, ... in place of --seed.")
+]
+Budget = Annotated[
+    str | None,
+    typer.Option(
+        metavar="images=N",
+        help="Pass N images through the network in every base session, or those of its authors' epochs where "
+        "they are more; all views, fused and flipped images count.",
+    ),
 ]
 ClassOrders = Annotated[
     list[int],
@@ -42,6 +58,10 @@ OnRay = Annotated[
     bool,
     typer.Option("--ray", help="Run on a Ray cluster, one GPU per run; --out must be on a shared disk."),
 ]
+Parallel = Annotated[
+    int,
+    typer.Option(min=1, help="Runs at once, each in a process of its own; one GPU may be shared by several."),
+]
 Out = Annotated[
     Path | None, typer.Option(help="Folder of the comparison; runs/compare-<benchmark> if not given.")
 ]
@@ -52,10 +72,14 @@ def compare_command(
     benchmarks: Benchmarks = [],  # noqa: B006 - typer copies it
     data: Data = None,
     set_: Set = [],  # noqa: B006 - typer copies it
-    seeds: Seeds = [0],  # noqa: B006 - typer copies it
+    seed: Seeds = [],  # noqa: B006 - typer copies it
+    seeds: SeedCount = None,
+    budget: Budget = None,
     class_orders: ClassOrders = [],  # noqa: B006 - typer copies it
     device: Device = "auto",
     on_ray: OnRay = False,
+    parallel: Parallel = 1,
+    compile_: Compile = OnOff.ON,
     out: Out = None,
     fresh: Fresh = False,
     root: Root = None,
@@ -69,6 +93,8 @@ def compare_command(
 
     Example: fairshot compare ncm sss --benchmark doodles --seed 0 --seed 1 --seed 2
     """
+    if on_ray and parallel > 1:
+        raise UserError("--parallel is for runs on this machine, and --ray shares them among machines")
     if on_ray and not max_minutes:
         raise UserError("--max-minutes 0 leaves a run on Ray no time to begin; give it some minutes")
     # All this takes seconds to import, and --help needs none.
@@ -78,14 +104,45 @@ def compare_command(
     benchmarks = _benchmarks(benchmarks, data)
     sources = dict.fromkeys(benchmarks) if data is None else [data.resolve().name]
     out = out or Path("runs") / "-".join(["compare", *sources])
-    options = study_options(ConsoleReporter(), device, data, root, fresh, on_ray, max_minutes, log)
-    found = compare(methods, out, benchmarks, seeds, class_orders or [None], set_, options)
+    options = replace(
+        study_options(ConsoleReporter(), device, data, root, fresh, on_ray, max_minutes, log),
+        parallel=parallel,
+        compiled=compile_ is OnOff.ON,
+    )
+    overrides = [*set_, *_overrides(budget)]
+    found = compare(methods, out, benchmarks, _seeds(seed, seeds), class_orders or [None], overrides, options)
     if results := found.results:
         present(results, out)
         CONSOLE.print(conditions_table(list(results.values())))
         page = f"\nas a page: {shlex.join(['fairshot', 'report', str(out)])}"
         CONSOLE.print(page, highlight=False, markup=False, soft_wrap=True)
     found.check()
+
+
+def _seeds(given: list[str], count: int | None) -> list[int]:
+    """Return the seeds that were asked for one by one or by their number; 0 if none was."""
+    if count is not None:
+        if given:
+            raise UserError(f"--seeds {count} and --seed {' '.join(given)} were given; leave one of them out")
+        return list(range(count))
+    try:
+        return [int(part) for text in given for part in text.split(",")] or [0]
+    except ValueError:
+        raise UserError(f"--seed {' '.join(given)}: expected whole numbers, such as 0 or 0,1,2") from None
+
+
+def _overrides(budget: str | None) -> list[str]:
+    """Return the settings that are a budget."""
+    if budget is None:
+        return []
+    kind, _, number = budget.partition("=")
+    try:
+        images = int(float(number.replace(",", "").replace("_", "")))
+    except (ValueError, OverflowError):
+        images = 0
+    if kind != "images" or images < 1:
+        raise UserError(f"--budget {budget}: expected a number of images, such as images=14400000")
+    return [f"training.images={images}"]
 
 
 def _benchmarks(given: list[str], data: Path | None) -> list[str]:

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from fairshot.studies import StudyOptions
 
 
+class OnOff(StrEnum):
+    """A switch of the command line."""
+
+    ON = "on"
+    OFF = "off"
+
+
 class Tracker(StrEnum):
     """What runs can be logged to."""
 
@@ -56,6 +63,9 @@ Base = Annotated[
 ]
 Minutes = Annotated[
     float, typer.Option("--max-minutes", min=0, help="Stop training after so long; the same command goes on.")
+]
+Compile = Annotated[
+    OnOff, typer.Option("--compile", help="Compile training steps for a GPU; off to debug them.")
 ]
 Log = Annotated[
     list[Tracker],

@@ -12,7 +12,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
-from fairshot.cli.options import Base, Data, Device, Fresh, Log, Minutes, Root, Seed, Set, Trust, tracking_of
+from fairshot.cli.options import (
+    Base,
+    Compile,
+    Data,
+    Device,
+    Fresh,
+    Log,
+    Minutes,
+    OnOff,
+    Root,
+    Seed,
+    Set,
+    Trust,
+    tracking_of,
+)
 from fairshot.cli.suggestions import after_run
 from fairshot.cli.trust import load_trusted
 from fairshot.errors import UserError
@@ -60,6 +74,7 @@ def run_command(
     fresh: Fresh = False,
     root: Root = None,
     max_minutes: Minutes = math.inf,
+    compile_: Compile = OnOff.ON,
     log: Log = [],  # noqa: B006 - typer copies it
 ) -> None:
     """Train on the base classes, learn the sessions, report how balanced the classifier stayed.
@@ -85,7 +100,16 @@ def run_command(
     if fabric.is_global_zero:
         reporter = ConsoleReporter(f"{name} {source}", folder / LOG)
     inputs = (this_command(), root, data, split, base)
-    options = RunOptions(folder, fabric, *inputs, fresh, max_minutes, reporter, tracking=tracking)
+    options = RunOptions(
+        folder,
+        fabric,
+        *inputs,
+        fresh,
+        max_minutes,
+        reporter,
+        tracking=tracking,
+        compiled=compile_ is OnOff.ON,
+    )
     result = run(chosen, options)
     if result is not None:
         present({folder: result}, folder)

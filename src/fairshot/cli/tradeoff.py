@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from fairshot.cli.console import CONSOLE, ConsoleReporter
+from fairshot.cli.console import CONSOLE, MESSAGES, ConsoleReporter
 from fairshot.cli.options import Data, Device, HeldOut, Novel, Root, given, study_options
 from fairshot.cli.suggestions import command_on_base
 
@@ -17,14 +19,20 @@ if TYPE_CHECKING:
 
 
 def tradeoff_command(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="A finished run of SSS, whose features are used.")
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN",
+            help="A finished run of SSS, or of another method whose classes are prototypes: its features "
+            "are used. Several runs, or folders of runs, one after the other.",
+        ),
     ],
     pseudo: Annotated[
         Path | None,
         typer.Option(
             help="Folder of the training on pseudo-novel classes; runs of several seeds may share one. "
-            "RUN/pseudo-novel if not given."
+            "RUN/pseudo-novel if not given. With several runs it holds a folder per method, which its seeds "
+            "share; pseudo-novel beside the runs if not given."
         ),
     ] = None,
     novel: Novel = None,
@@ -41,6 +49,9 @@ def tradeoff_command(
             "not given.",
         ),
     ] = None,
+    mirror: Annotated[
+        bool, typer.Option("--mirror", help="Average features with those of mirror images.")
+    ] = False,
     device: Device = "auto",
     data: Data = None,
     root: Root = None,
@@ -55,21 +66,63 @@ def tradeoff_command(
     the rules beside another one, such as method.mirror, make that run first, which needs no training:
     fairshot run RUN/recipe.yaml --base RUN --set method.mirror=true --out RUN2
 
+    With several runs, all methods of a comparison get the gate that SSS has, each chosen on its own
+    pseudo-novel classes: `fairshot report` shows what each then reaches beside its own decision. Methods
+    that cannot have it, because their networks change or their classes are no prototypes, are named.
+
     Example: fairshot tradeoff runs/demo/sss-seed0
     """
     # All this takes seconds to import, and --help needs none.
-    from fairshot.evaluation.run_folder import LOG, PSEUDO_NOVEL, TRADEOFF_PAGE
+    from fairshot.evaluation.run_folder import LOG, PSEUDO_NOVEL, TRADEOFF_PAGE, is_finished
     from fairshot.studies import choose_gate
+    from fairshot.studies.tradeoff import NoGate
 
-    folder = pseudo or run / PSEUDO_NOVEL
-    options = study_options(ConsoleReporter("tradeoff", folder / LOG), device, data, root)
-    asked = given(draws=draws, splits=splits)
-    found = choose_gate(run, folder, novel, held_out, options=options, **asked)
-    CONSOLE.print(_table(found))
-    page = f"all {len(found.points)} points: {run / TRADEOFF_PAGE}"
-    CONSOLE.print(page, highlight=False, soft_wrap=True)
-    CONSOLE.print(f"best on pseudo-novel classes: {found.best.rule}; to run it:", highlight=False)
-    command = command_on_base(run, found.best.method, f"{run}-gate", data, root)
+    asked = given(novel=novel, held_out=held_out, draws=draws, splits=splits) | {"mirror": mirror}
+    one = len(runs) == 1 and (is_finished(runs[0]) or not any(map(is_finished, _below(runs[0]))))
+    chosen = runs if one else [run for path in runs for run in _finished(path)]
+    for run in chosen:
+        folder = pseudo or run / PSEUDO_NOVEL
+        if not one:
+            folder = (pseudo or run.parent / PSEUDO_NOVEL) / re.sub(r"-seed\d+(-order\d+)?$", "", run.name)
+        options = study_options(ConsoleReporter(f"tradeoff {run.name}", folder / LOG), device, data, root)
+        try:
+            found = choose_gate(run, folder, options=options, **asked)
+        except NoGate as refused:
+            if one:
+                raise
+            MESSAGES.print(f"left out: {refused}", highlight=False, markup=False, soft_wrap=True)
+            continue
+        CONSOLE.print(_table(found))
+        page = f"all {len(found.points)} points: {run / TRADEOFF_PAGE}"
+        CONSOLE.print(page, highlight=False, soft_wrap=True)
+        _suggest(found, run, data, root)
+    if not one:
+        report = shlex.join(["fairshot", "report", *map(str, runs)])
+        CONSOLE.print(f"beside the methods' own decisions: {report}", highlight=False, soft_wrap=True)
+
+
+def _below(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+
+
+def _finished(path: Path) -> list[Path]:
+    """Return the finished runs of a path: itself, or those directly below."""
+    from fairshot.evaluation.run_folder import is_finished
+
+    return [path] if is_finished(path) else [run for run in _below(path) if is_finished(run)]
+
+
+def _suggest(found: TradeOff, run: Path, data: Path | None, root: Path | None) -> None:
+    """Name the best gate, and for SSS, whose setting it is, the command that runs it."""
+    best = f"best on pseudo-novel classes: {found.best.rule} {found.best.setting:g}"
+    from fairshot.recipes import DEFAULT_METHOD
+
+    if found.method != DEFAULT_METHOD:
+        CONSOLE.print(f"{best}, on the features of {found.method}", highlight=False)
+        return
+    CONSOLE.print(f"{best}; to run it:", highlight=False)
+    settings = found.best.method | ({"mirror": True} if found.mirror else {})
+    command = command_on_base(run, settings, f"{run}-gate", data, root)
     CONSOLE.print(f"  {command}", highlight=False, soft_wrap=True)
 
 

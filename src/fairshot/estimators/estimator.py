@@ -106,7 +106,7 @@ class MethodEstimator(ScikitLearnClassifier):
     weights
         start from those of a preset, which brings its backbone and size, or of a file.
     epochs
-        passes over the images of `fit`; None takes 25, or more if they are few.
+        passes over the images of `fit`; None takes 25, or more if they are few; 0 trains nothing.
     batch, learning_rate
         images and step size of stochastic gradient descent.
     model, views, training, method

@@ -82,6 +82,7 @@ class RunOptions:
     prepare: Callable[[Stream], Stream] | None = None  # makes another stream from that of the benchmark
     call: str = ""  # the name of a call that may begin a run several times, and clears a fresh one once
     tracking: Tracking = UNTRACKED
+    compiled: bool = True  # whether training steps are compiled for a GPU
 
 
 def run(recipe: Recipe, options: RunOptions) -> Result | None:
@@ -144,6 +145,7 @@ def _run(
         folder=options.out / CHECKPOINTS,
         reporter=options.reporter,
         deadline=began + 60 * options.max_minutes,
+        compiled=options.compiled,
         after_epoch=None if log is None else log.log_training,
     )
     if options.base is None:
@@ -165,7 +167,8 @@ def _run(
         "sessions": time.monotonic() - trained,
     }
     _write_features(outcome, method.base_classes, options.out)
-    result = _result(recipe, stream, options, method, outcome, seconds, curve)
+    trained_for = _trained_for(trainer, options.base)
+    result = _result(recipe, stream, options, method, outcome, seconds, curve, trained_for)
     result.write(options.out)
     if log is not None:
         log.log_training(trainer.history)  # of checkpoints, if an earlier call did not log them
@@ -243,6 +246,7 @@ def _result(
     outcome: Outcome,
     seconds: dict[str, float],
     curve: bytes,
+    trained_for: dict[str, Any],
 ) -> Result:
     return Result(
         method=recipe.method_name,
@@ -260,7 +264,17 @@ def _result(
         base=None if options.base is None else str(options.base),
         pictures=Split.read(options.out).pictures if had_own_pictures(options.out) else "",
         training_sha256=hashlib.sha256(curve).hexdigest(),
+        **trained_for,
     )
+
+
+def _trained_for(trainer: Trainer, base: Path | None) -> dict[str, Any]:
+    """Return how long the base session was trained, here or in the run that it was loaded from."""
+    if base is None:
+        return {"images": trainer.images, "epochs": trainer.base_epochs, "budget": trainer.budget}
+    if not (base / RESULT).is_file():
+        return {}
+    return Result.read(base).model_dump(include={"images", "epochs", "budget"})
 
 
 @contextmanager

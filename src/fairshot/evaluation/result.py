@@ -17,6 +17,7 @@ from fairshot.documents import read_model, write_json
 from fairshot.errors import NoRun
 from fairshot.evaluation.metrics import Metrics, metrics_from_confusions
 from fairshot.evaluation.run_folder import RESULT
+from fairshot.training.loop import Budget
 
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 RECORDED_PACKAGES = ("fairshot", "torch", "torchvision", "timm", "lightning-fabric", "scikit-learn", "numpy")
@@ -66,6 +67,9 @@ class Result(BaseModel):
     base: str | None = None  # the run whose base session was loaded, if one was
     pictures: str = ""  # of own pictures: a digest that tells them from others in a folder of the same name
     training_sha256: str = ""  # of training.csv
+    images: Count | None = None  # through the network in the base session, counted in the training loop
+    epochs: Count | None = None  # of the base session, without further phases
+    budget: Budget = "epochs"  # what decided for how long that was
 
     @model_validator(mode="after")
     def _matrices_fit_the_sessions(self) -> Self:

@@ -73,6 +73,11 @@ def recipe_of(run: Path) -> Recipe:
     return read_recipe(run / RECIPE)
 
 
+def is_finished(run: Path) -> bool:
+    """Whether a folder is that of a run with a result."""
+    return (run / RESULT).is_file()
+
+
 def code_has_changed(run: Path, method: str) -> bool:
     """Whether a method of one's own is no longer the code that began a run, of which the run keeps a copy."""
     own, kept = plugin_file(method), run / OWN_METHOD

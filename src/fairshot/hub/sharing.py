@@ -121,7 +121,7 @@ def push(
         with _hub_errors(repo, endpoint), _plain_uploads(endpoint):
             _insist(lambda: api.create_repo(repo, private=not public, exist_ok=True), reporter)
             _insist(
-                lambda: api.upload_folder(repo_id=repo, folder_path=staged, commit_message="fairshot push"),
+                lambda: api.upload_folder(repo_id=repo, folder_path=staged, commit_message="by fairshot"),
                 reporter,
             )
     return f"{endpoint}/{repo}"

@@ -18,6 +18,17 @@ def methods() -> dict[str, type[Method[Any]]]:
     return _packaged() | plugin_methods()
 
 
+def packaged_names() -> list[str]:
+    """Return the names of the methods of this folder."""
+    return list(_packaged())
+
+
+def method_title(name: str) -> str:
+    """Return the name of a method as its authors write it; one that is not known here keeps its own."""
+    kind = methods().get(name)
+    return name if kind is None else kind.title()
+
+
 @cache
 def _packaged() -> dict[str, type[Method[Any]]]:
     """Import every file of this folder, and return the methods that they define."""

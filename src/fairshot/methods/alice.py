@@ -59,7 +59,12 @@ class ALICE(PrototypeMethod[ALICESettings]):
 
     name = "alice"
     Settings = ALICESettings
-    card = MethodCard("angular penalty over base and fused classes; balanced class means")
+    card = MethodCard(
+        "angular penalty over base and fused classes; balanced class means",
+        title="ALICE",
+        paper="Peng et al., ECCV",
+        year=2022,
+    )
     decision_settings = frozenset({"balanced"})
 
     def objective(self) -> AngularPenalty:

@@ -49,6 +49,9 @@ class BiDist(ReplayMethod[BiDistSettings]):
         "fine-tunes a second branch with two teachers; a small net mixes both branches",
         stores="one picture, one mean feature and one classifier weight per class; a second network",
         keeps_exemplars=True,
+        title="BiDist",
+        paper="Zhao et al., CVPR",
+        year=2023,
     )
     decision_settings = frozenset({"steps", "learning_rate", "distillation", "mixer_learning_rate"})
     modules = ("embedder", "current", "mixer")

@@ -74,6 +74,9 @@ class CFSCIL(EpisodicMethod[CFSCILSettings], ProjectorMethod[CFSCILSettings]):
     card = MethodCard(
         "episodes with a sharpened cosine; nudges prototypes apart and realigns one layer",
         stores="one mean activation per class",
+        title="C-FSCIL",
+        paper="Hersche et al., CVPR",
+        year=2022,
     )
     decision_settings = frozenset(
         {"mode", "repulsion", "nudging_steps", "nudging_rate", "realigning_steps", "realigning_rate"}

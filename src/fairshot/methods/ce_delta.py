@@ -21,7 +21,12 @@ class CEDelta(CosineMethod[MarginSettings]):
 
     name = "ce_delta"
     Settings = MarginSettings
-    card = MethodCard("the baseline with a margin between base classes (fig. 1)")
+    card = MethodCard(
+        "the baseline with a margin between base classes (fig. 1)",
+        title="CE + delta",
+        paper="arXiv 2402.00481, figure 1",
+        year=2024,
+    )
 
     def objective(self) -> CosineObjective:
         return CosineObjective(self.embedder, self.base_classes, self.settings, self.settings.margin)

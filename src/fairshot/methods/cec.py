@@ -91,7 +91,12 @@ class CEC(EpisodicMethod[CECSettings]):
 
     name = "cec"
     Settings = CECSettings
-    card = MethodCard("attention adapts prototypes to each query; learnt in pseudo-incremental episodes")
+    card = MethodCard(
+        "attention adapts prototypes to each query; learnt in pseudo-incremental episodes",
+        title="CEC",
+        paper="Zhang et al., CVPR",
+        year=2021,
+    )
     modules = ("embedder", "attention")
     attention: GraphAttention
 

@@ -65,7 +65,6 @@ class EpisodicMethod(CosineMethod[EpisodicT], Generic[EpisodicT]):
         chosen = self.settings
         episode = Episode(min(chosen.way, self.base_classes), chosen.shots, chosen.queries)
         episode.check(len(base), trainer.fabric.world_size)  # before the first phase is trained in vain
-        super().train_base(base, trainer)
         phase = trainer.settings.model_copy(
             update={
                 "epochs": chosen.episode_epochs,
@@ -74,4 +73,6 @@ class EpisodicMethod(CosineMethod[EpisodicT], Generic[EpisodicT]):
                 "low_resolution": None,
             }
         )
+        trainer.reserve(self.episode_objective(episode), base, phase)
+        super().train_base(base, trainer)
         trainer.train(self.episode_objective(episode), base, "episodes", phase)

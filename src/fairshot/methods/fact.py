@@ -108,6 +108,9 @@ class FACT(PrototypeMethod[FACTSettings]):
         "virtual prototypes reserve space for future classes in the base session",
         stores="one mean feature per class, one virtual prototype per future class",
         knows_future=True,
+        title="FACT",
+        paper="Zhou et al., CVPR",
+        year=2022,
     )
     decision_settings = frozenset({"virtual_share", "nearest_virtual"})
     buffers = (*PrototypeMethod.buffers, "virtual")

@@ -88,6 +88,9 @@ class FCIL(PrototypeMethod[FCILSettings]):
     card = MethodCard(
         "infomax between levels of the network, then prototypes refined with their relations kept",
         stores="one mean feature and one prototype per class",
+        title="FCIL",
+        paper="Gu et al., ICCV",
+        year=2023,
     )
     decision_settings = frozenset({"information_weight", "structure_weight", "steps", "learning_rate"})
     buffers = (*PrototypeMethod.buffers, "refined")

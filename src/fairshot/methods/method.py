@@ -33,6 +33,9 @@ class MethodCard:
     knows_future: bool = False  # whether it must be told the number of future classes
     keeps_exemplars: bool = False  # whether it stores pictures of old classes
     baseline: bool = False  # whether it is the common training and nearest class mean, with nothing added
+    title: str = ""  # as its authors write its name; the name of the method if not given
+    paper: str = ""  # that introduced it: authors, venue
+    year: int | None = None  # of that paper
 
 
 SettingsT = TypeVar("SettingsT", bound=MethodSettings)
@@ -70,6 +73,11 @@ class Method(ABC, Generic[SettingsT]):
         self.base_classes = base_classes
         self.total_classes = total_classes or base_classes
         self.embedder = self.build_embedder(model, channels)
+
+    @classmethod
+    def title(cls) -> str:
+        """Return the name of the method as its authors write it."""
+        return cls.card.title or cls.name
 
     def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:
         """Build the network; methods with more than a backbone override this."""

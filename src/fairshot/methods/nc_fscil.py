@@ -158,6 +158,9 @@ class NCFSCIL(ProjectorMethod[NCFSCILSettings]):
         "a fixed simplex with a vertex for every future class; fine-tunes a neck towards it",
         stores="one mean feature per class, the vertices",
         knows_future=True,
+        title="NC-FSCIL",
+        paper="Yang et al., ICLR",
+        year=2023,
     )
     decision_settings = frozenset({"steps", "learning_rate", "gradient_norm", "blending", "blended_share"})
     buffers = (*ProjectorMethod.buffers, "vertices")

@@ -12,5 +12,9 @@ class NCM(CosineMethod[CosineSettings]):
     name = "ncm"
     Settings = CosineSettings
     card = MethodCard(
-        "nearest class mean on features of a cosine cross-entropy; the strong baseline", baseline=True
+        "nearest class mean on features of a cosine cross-entropy; the strong baseline",
+        baseline=True,
+        title="NCM",
+        paper="Mensink et al., TPAMI",
+        year=2013,
     )

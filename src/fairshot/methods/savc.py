@@ -16,7 +16,7 @@ from fairshot.errors import UserError
 from fairshot.methods.method import MethodCard, MethodSettings
 from fairshot.methods.prototype_method import PrototypeMethod
 from fairshot.models.embedder import Embedder, Features, ModelSettings
-from fairshot.models.flips import Transform
+from fairshot.models.flips import Transform, mirrored
 from fairshot.models.heads import CosineHead, cosine_cross_entropy
 from fairshot.progress import SILENT, Reporter
 from fairshot.settings import PositiveRange
@@ -170,6 +170,9 @@ class SAVC(PrototypeMethod[SAVCSettings]):
     card = MethodCard(
         "transformed base classes as virtual classes, classified and contrasted; averages their answers",
         stores="one mean feature per class and transform",
+        title="SAVC",
+        paper="Song et al., CVPR",
+        year=2023,
     )
 
     @classmethod
@@ -189,6 +192,9 @@ class SAVC(PrototypeMethod[SAVCSettings]):
         return FantasyContrast(self.embedder, self.base_classes, self.settings)
 
     def embed(self, pictures: Pictures, reporter: Reporter = SILENT) -> Features:
-        """Return the features of each picture under each transform."""
+        """Return the features of each picture under each transform, with mirror images if asked."""
         transforms = fantasy_transforms(self.settings.fantasy)
-        return self.embedder.embed_transformed(pictures, transforms, reporter=reporter)
+        if self.views.mirror:
+            transforms += [mirrored(transform) for transform in transforms]
+        features = self.embedder.embed_transformed(pictures, transforms, reporter=reporter)
+        return {name: self.views.combine(value) for name, value in features.items()}

@@ -23,5 +23,8 @@ class SSS(DualMethod[SSSSettings]):
     card = MethodCard(
         "surplus classes, two kinds of features decided separately, self-optimizing classifiers",
         stores="four mean features per class",
+        title="SSS",
+        paper="arXiv 2402.00481",
+        year=2024,
     )
     decision_settings = DualMethod.decision_settings | frozenset(PrototypeSettings.model_fields)

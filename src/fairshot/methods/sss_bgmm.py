@@ -23,5 +23,8 @@ class SSSBGMM(DualMethod[BGMMSettings]):
     card = MethodCard(
         "SSS whose classes are Bayesian Gaussian mixtures",
         stores="four mixtures per class, of three components (base) or one (novel)",
+        title="SSS-BGMM",
+        paper="arXiv 2402.00481, appendix C",
+        year=2024,
     )
     decision_settings = DualMethod.decision_settings | frozenset(MixtureSettings.model_fields)

@@ -33,7 +33,12 @@ class TEEN(CosineMethod[TEENSettings]):
 
     name = "teen"
     Settings = TEENSettings
-    card = MethodCard("new prototypes move towards the base prototypes they resemble; no training")
+    card = MethodCard(
+        "new prototypes move towards the base prototypes they resemble; no training",
+        title="TEEN",
+        paper="Wang et al., NeurIPS",
+        year=2023,
+    )
     decision_settings = frozenset({"shift", "selectivity"})
 
     def similarities(self, features: Features) -> Tensor:

@@ -49,6 +49,9 @@ class TOPIC(ReplayMethod[TOPICSettings]):
         "a neural gas over the features is kept in place while the network is fine-tuned",
         stores="nodes of a neural gas with edges and variances, one picture per node",
         keeps_exemplars=True,
+        title="TOPIC",
+        paper="Tao et al., CVPR",
+        year=2020,
     )
     decision_settings = frozenset(
         {"nodes", "rounds", "steps", "learning_rate", "anchor", "min_max", "margin"}

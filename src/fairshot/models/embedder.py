@@ -107,6 +107,7 @@ class Embedder(nn.Module):
 
     mean: Tensor
     std: Tensor
+    images_passed: Tensor  # how many images have gone through it in training
 
     def __init__(self, settings: ModelSettings, channels: int, sr_width: int | None = None) -> None:
         from fairshot.models.backbones import build_backbone, feature_width  # timm takes seconds to import
@@ -120,6 +121,8 @@ class Embedder(nn.Module):
         self.width_tilde = sr_width or self.width
         for name, values in (("mean", settings.mean), ("std", settings.std)):
             self.register_buffer(name, torch.tensor(_per_channel(values, channels)).view(1, -1, 1, 1))
+        # counted on the device, so that a compiled step counts too and nobody waits for it
+        self.register_buffer("images_passed", torch.zeros((), dtype=torch.int64), persistent=False)
         # as in training, so that a loaded network gives the same features to the last bit
         self.to(memory_format=torch.channels_last)
 
@@ -138,7 +141,9 @@ class Embedder(nn.Module):
         return self.with_tilde(self.backbone(self.normalised(images)))
 
     def normalised(self, images: Tensor) -> Tensor:
-        """Normalise images in [0, 1] by mean and standard deviation."""
+        """Normalise images in [0, 1] by mean and standard deviation; in training they are counted."""
+        if self.training:
+            self.images_passed += len(images)
         return (images - self.mean) / self.std
 
     def with_tilde(self, g: Tensor) -> tuple[Tensor, Tensor]:

@@ -59,9 +59,12 @@ def to_markdown(table: Table) -> str:
         label = f"{row.name} ({'; '.join(row.remarks)})" if row.remarks else row.name
         ticks = ["x" if part in row.parts else "" for part in table.parts]
         bold = ["**" if index in winners else "" for winners in table.winners]
-        numbers = [spread_text(value, 2, "-", mark) for value, mark in zip(row.values, bold, strict=True)]
+        numbers = [
+            spread_text(value, column.digits, "-", mark)
+            for column, value, mark in zip(table.columns, row.values, bold, strict=True)
+        ]
         rows.append([label, *ticks, *numbers])
-    titles = [PARTS[part][0] for part in table.parts] + [column.title for column in table.columns]
+    titles = [PARTS[part][0] for part in table.parts] + table.column_titles
     return markdown.table(["", *titles], rows)
 
 
@@ -95,16 +98,19 @@ def _latex_row(table: Table, index: int, row: Row) -> str:
     letters = ",".join(table.remarks[remark] for remark in row.remarks)
     label = escape(row.name) + (rf"\textsuperscript{{{letters}}}" if letters else "")
     ticks = [r"$\surd$" if part in row.parts else "" for part in table.parts]
-    numbers = [_latex_cell(value, index in table.winners[i]) for i, value in enumerate(row.values)]
+    numbers = [
+        _latex_cell(value, index in winners, column.digits)
+        for value, winners, column in zip(row.values, table.winners, table.columns, strict=True)
+    ]
     return f"{' & '.join([label, *ticks, *numbers])} \\\\"
 
 
-def _latex_cell(value: Spread | None, is_best: bool) -> str:
+def _latex_cell(value: Spread | None, is_best: bool, digits: int) -> str:
     if value is None:
         return "--"
-    mean = f"{value.mean:.2f}" if math.isfinite(value.mean) else r"$\infty$"
+    mean = f"{value.mean:.{digits}f}" if math.isfinite(value.mean) else r"$\infty$"
     mean = rf"\textbf{{{mean}}}" if is_best else mean
-    return mean if value.deviation is None else rf"{mean} {{\scriptsize $\pm${value.deviation:.2f}}}"
+    return mean if value.deviation is None else rf"{mean} {{\scriptsize $\pm${value.deviation:.{digits}f}}}"
 
 
 def _latex_notes(table: Table) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 from fairshot.errors import UserError
 from fairshot.evaluation.metrics import Metrics, SessionMetrics
 from fairshot.evaluation.result import Result
-from fairshot.methods import methods
+from fairshot.methods import method_title, methods
 from fairshot.methods.dual_method import DualMethod
 from fairshot.models.presets import PRESETS
 from fairshot.recipes import check_recipe
@@ -67,6 +67,12 @@ class Group:
     results: tuple[Result, ...]
 
     @property
+    def title(self) -> str:
+        """The label with the name of the method as its authors write it, for figures and tables."""
+        method = self.results[0].method
+        return method_title(method) + self.label.removeprefix(method)
+
+    @property
     def benchmark(self) -> str:
         """The benchmark of all results."""
         return self.results[0].benchmark
@@ -108,9 +114,9 @@ class Group:
     def class_label(self) -> str:
         """The label beside single classes, which names the seeds that have these if not all do."""
         if len(self.alike) == len(self.results):
-            return self.label
+            return self.title
         seeds = ", ".join(str(result.seed) for result in self.alike)
-        return f"{self.label}, seed{'s' * (len(self.alike) > 1)} {seeds}"
+        return f"{self.title}, seed{'s' * (len(self.alike) > 1)} {seeds}"
 
     def holds(self, result: Result | None) -> bool:
         """Whether this very result is one of the group's."""
@@ -167,9 +173,15 @@ def by_benchmark(groups: Sequence[Group]) -> dict[str, list[Group]]:
     return comparable
 
 
-def sss_first(groups: Sequence[Group]) -> list[Group]:
-    """Order the rows of a report: the paper's own method, then the others as they came."""
-    return sorted(groups, key=lambda group: not group.is_sss)
+def ranked(groups: Sequence[Group]) -> list[Group]:
+    """Order the rows of a report: by average harmonic mean, the highest first."""
+
+    def place(group: Group) -> tuple[bool, float]:
+        harmonic = group.summary(lambda metrics: metrics.harmonic_mean_avg)
+        overall = group.summary(lambda metrics: metrics.overall_avg)
+        return harmonic is None, -(harmonic or overall or Spread(0.0)).mean
+
+    return sorted(groups, key=place)
 
 
 def in_main_order(results: Sequence[Result]) -> list[Result]:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from fairshot.evaluation.metrics import Metrics, SessionMetrics
 
-Goal = Literal["high", "low", "one"]
+Goal = Literal["high", "low", "one", "none"]  # none: no value is best
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,8 @@ DIAGNOSES = LAST, DROP, INC_WEIGHTED, MISROUTE_AVG = (
 
 def best(values: Sequence[float | None], goal: Goal, digits: int = 2) -> set[int]:
     """Find the best values, as they read with so many digits; none where there is nothing to compare."""
+    if goal == "none":
+        return set()
     finite = {i: round(v, digits) for i, v in enumerate(values) if v is not None and math.isfinite(v)}
     if sum(value is not None for value in values) < 2 or not finite:
         return set()
@@ -109,4 +111,4 @@ def best(values: Sequence[float | None], goal: Goal, digits: int = 2) -> set[int
 
 
 def _cost(value: float, goal: Goal) -> float:
-    return {"one": abs(value - 1), "low": value, "high": -value}[goal]
+    return {"one": abs(value - 1), "low": value, "high": -value, "none": 0.0}[goal]

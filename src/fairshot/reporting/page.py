@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from importlib import metadata
@@ -14,12 +15,23 @@ from markupsafe import Markup
 
 from fairshot.evaluation.result import Environment as Machine
 from fairshot.evaluation.result import Result
+from fairshot.methods import method_title
 from fairshot.reporting.figures.classes import answers, confusion_pixels
 from fairshot.reporting.figures.sections import SECTIONS
-from fairshot.reporting.figures.style import COLOURS
-from fairshot.reporting.figures.writer import key_symbol, picture_url, slug
-from fairshot.reporting.groups import PARTS, Group, class_order
-from fairshot.reporting.measures import BASE_AVG, BASE_INC, INC_AVG
+from fairshot.reporting.figures.style import COLOURS, method_id, method_styles
+from fairshot.reporting.figures.writer import key_symbol, line_look, picture_url, slug
+from fairshot.reporting.groups import PARTS, Group, Spread, class_order, means
+from fairshot.reporting.measures import (
+    BASE,
+    BASE_AVG,
+    BASE_INC,
+    CINC,
+    INC,
+    INC_AVG,
+    OVERALL,
+    PINC,
+    SessionMeasure,
+)
 from fairshot.reporting.runs import Run
 from fairshot.reporting.tables import CONDITIONS, conditions, session_table
 
@@ -47,6 +59,7 @@ def render_page(
         "slug": slug,
         "class_order": class_order,
         "machine": _machine,
+        "method_title": method_title,
     }
     environment.globals |= {
         "PARTS": PARTS,
@@ -55,6 +68,7 @@ def render_page(
         "answers": answers,
         "balance": _balance,
         "conditions": conditions,
+        "curves": _curves,
         "confusion_url": lambda group, t: picture_url(confusion_pixels(group, t)),
         "session_table": session_table,
     }
@@ -67,12 +81,15 @@ def render_page(
         further=further,
         version=metadata.version("fairshot"),
         style=style_sheet(),
+        charts=Markup(_data("charts.js")),  # noqa: S704 - of the package
         script=Markup(_data("report.js")),  # noqa: S704 - of the package
     )
 
 
 def _title(benchmarks: Sequence[BenchmarkSection]) -> str:
-    methods = dict.fromkeys(group.results[0].method for one in benchmarks for group in one.groups)
+    methods = dict.fromkeys(
+        method_title(group.results[0].method) for one in benchmarks for group in one.groups
+    )
     names = dict.fromkeys(one.groups[0].benchmark for one in benchmarks)
     if not methods:
         return "No finished run yet"
@@ -84,6 +101,35 @@ def _balance(group: Group) -> tuple[float, float, float] | None:
     """Return base and novel accuracy on average, and their ratio; None for the base session alone."""
     base, novel, ratio = (group.summary(measure.pick) for measure in (BASE_AVG, INC_AVG, BASE_INC))
     return (base.mean, novel.mean, ratio.mean) if base and novel and ratio else None
+
+
+def _curves(benchmark: BenchmarkSection) -> Markup:
+    """Return what the charts are drawn from, and the names of classes, as JSON that no text can end."""
+    measures = {"overall": OVERALL, "base": BASE, "inc": INC, "cinc": CINC, "pinc": PINC}
+    methods = []
+    for index, (group, style) in enumerate(
+        zip(benchmark.groups, method_styles(benchmark.groups), strict=True)
+    ):
+        values = {
+            key: [value and round(value, 4) for value in means(_over_sessions(group, measure))]
+            for key, measure in measures.items()
+        }
+        drawn = {"width": round(style["linewidth"], 1), **line_look(index)}
+        methods.append({"id": method_id(index), "label": group.title, **drawn, **values})
+    rows = {row.method: row for row in reversed(benchmark.published)}.values()  # the first row of each
+    content = {
+        "sessions": benchmark.groups[0].session_count,
+        "methods": methods,
+        "published": [{"label": row.label, "overall": row.overall} for row in rows],
+        "classes": {
+            method_id(index): group.results[0].class_names for index, group in enumerate(benchmark.groups)
+        },
+    }
+    return Markup(json.dumps(content).replace("<", "\\u003c"))  # noqa: S704 - it cannot end the script
+
+
+def _over_sessions(group: Group, measure: SessionMeasure) -> list[Spread | None]:
+    return [group.session(t, measure.pick) for t in range(group.session_count)]
 
 
 def style_sheet() -> Markup:
@@ -105,8 +151,8 @@ def _data(name: str) -> str:
     return (files("fairshot.reporting") / "data" / name).read_text(encoding="utf-8")
 
 
-def _number(value: float) -> str:
-    return f"{value:.2f}" if math.isfinite(value) else "∞"
+def _number(value: float, digits: int = 2) -> str:
+    return f"{value:.{digits}f}" if math.isfinite(value) else "∞"
 
 
 def _duration(result: Result) -> str:

@@ -16,11 +16,19 @@ from fairshot.reporting.figures import accuracy, classes
 from fairshot.reporting.figures.sections import SECTIONS
 from fairshot.reporting.figures.style import method_id
 from fairshot.reporting.figures.writer import Draw, FigureInput, FigureWriter, ReportFigure
-from fairshot.reporting.groups import Group, by_benchmark, group_results, in_main_order, sss_first, task_of
+from fairshot.reporting.groups import Group, by_benchmark, group_results, in_main_order, ranked, task_of
 from fairshot.reporting.page import render_page
 from fairshot.reporting.runs import Run, find_collections, find_runs, read_run, without_repeats
-from fairshot.reporting.tables import Table, comparison_tables, diagnosis_table, orders_table, summary_table
-from fairshot.studies.published import published
+from fairshot.reporting.tables import (
+    Table,
+    comparison_tables,
+    diagnosis_table,
+    gate_table,
+    orders_table,
+    significance_table,
+    summary_table,
+)
+from fairshot.studies.published import PublishedRow, published
 
 PAGE = "report.html"
 MOST_UNFOLDED = 4  # methods that a page shows one by one without being asked
@@ -39,12 +47,27 @@ class BenchmarkSection:
     table_files: dict[str, list[str]]  # by the key of a table
     figures: dict[str, list[ReportFigure]]  # by the key of a section
     confusion_files: tuple[str, ...]
-    published_rows: int
+    published: list[PublishedRow]
 
     @property
     def method_ids(self) -> dict[str, str]:
         """The id of each method on the page, by its label."""
         return {group.label: method_id(index) for index, group in enumerate(self.groups)}
+
+    @property
+    def published_rows(self) -> int:
+        """How many rows were published on this benchmark."""
+        return len(self.published)
+
+    @property
+    def overview_titles(self) -> dict[str, str]:
+        """The tables of the overview by their keys, and that of conditions."""
+        return {table.key: table.title for table in self.overview} | {"conditions": "Conditions"}
+
+    @property
+    def table_titles(self) -> dict[str, str]:
+        """The further tables by their keys."""
+        return {table.key: table.title for table in self.tables}
 
     @property
     def has_namesake(self) -> bool:
@@ -62,7 +85,7 @@ class BenchmarkSection:
         found: dict[tuple[int, ...], list[str]] = {}
         for group in self.groups:
             if len(group.results) > 1:
-                found.setdefault(tuple(result.seed for result in group.results), []).append(group.label)
+                found.setdefault(tuple(result.seed for result in group.results), []).append(group.title)
         return found
 
     @property
@@ -96,7 +119,7 @@ def write_report(
     out = out or Path(os.path.commonpath([folder.absolute() for folder in folders])) / "report"
     runs = without_repeats([read_run(folder) for folder in folders])
     results = [run.result for run in runs if run.result is not None]
-    comparable = by_benchmark(sss_first(group_results(in_main_order(results))))
+    comparable = by_benchmark(ranked(group_results(in_main_order(results))))
     benchmarks = []
     for number, (name, groups) in enumerate(comparable.items(), 1):
         writer = FigureWriter(out, f"{number}-" if len(comparable) > 1 else "")
@@ -132,7 +155,7 @@ def write_benchmark(
         table_files={key: [f"tables/{path.name}" for path in paths] for key, paths in files.items()},
         figures=_draw(FigureInput(groups, own, rows, reporter), writer),
         confusion_files=writer.write("confusion", classes.confusion(groups)).files,
-        published_rows=len(rows),
+        published=rows,
     )
 
 
@@ -141,7 +164,7 @@ def report_tables(paths: Sequence[str | Path]) -> dict[str, list[Table]]:
     runs = without_repeats([read_run(folder) for folder in find_runs([Path(path) for path in paths])])
     results = [run.result for run in runs if run.result is not None]
     found = {}
-    for name, groups in by_benchmark(sss_first(group_results(in_main_order(results)))).items():
+    for name, groups in by_benchmark(ranked(group_results(in_main_order(results)))).items():
         overview, tables = _tables(groups, _alike(groups, runs))
         found[name] = [*overview, *tables]
     return found
@@ -156,10 +179,14 @@ def _alike(groups: list[Group], runs: Sequence[Run]) -> list[Run]:
 def _tables(groups: list[Group], alike: Sequence[Run]) -> tuple[list[Table], list[Table]]:
     """Return the tables of an overview and the others."""
     rows = published().on(groups[0].official, groups[0].session_count)
+    results = [run.result for run in alike if run.result]
+    gated = {id(run.result): run.trade_off for run in alike if run.trade_off is not None}
+    further = [significance_table(groups, results), gate_table(groups, gated)]
+    overview = [summary_table(groups), diagnosis_table(groups), *(t for t in further if t is not None)]
     tables = [*comparison_tables(groups, rows), *ablation_tables(groups, published())]
-    if (orders := orders_table([run.result for run in alike if run.result], groups)) is not None:
+    if (orders := orders_table(results, groups)) is not None:
         tables.append(orders)
-    return [summary_table(groups), diagnosis_table(groups)], tables
+    return overview, tables
 
 
 def _draw(given: FigureInput, writer: FigureWriter) -> dict[str, list[ReportFigure]]:

@@ -9,10 +9,11 @@ from fairshot import markdown
 from fairshot.errors import UserError
 from fairshot.evaluation.run_folder import LOG
 from fairshot.files import write_atomically
-from fairshot.reporting.groups import Group, Spread, by_benchmark, group_results, spread_text
-from fairshot.reporting.measures import INC_AVG, LAST, OVERALL, OVERALL_AVG
+from fairshot.reporting.export import to_markdown
+from fairshot.reporting.groups import Group, Spread, by_benchmark, group_results, ranked, spread_text
+from fairshot.reporting.measures import HARMONIC_AVG, INC_AVG, LAST, OVERALL, OVERALL_AVG
 from fairshot.reporting.runs import find_runs, read_run
-from fairshot.reporting.tables import conditions
+from fairshot.reporting.tables import conditions, significance_table
 from fairshot.studies.published import PublishedRow
 from fairshot.studies.reproducibility import REASONS, Verdict, judge, read_reasons
 
@@ -20,12 +21,13 @@ PAGE = "REPRODUCIBILITY.md"
 NO_REASON = f"No reason is known yet; write one into `{REASONS}`."
 OVERVIEW = (
     *("method", "verdict", "ours", "own publication", "paper of SSS", "difference"),
-    *("novel", "novel, published"),
+    *("novel", "novel, published", "harmonic mean", "images"),
 )
 INTRODUCTION = """
 Written{by} from the runs of that folder. Overall accuracy in percent: of session 0,
 averaged over all sessions, and of the last one; novel: that of novel classes (Inc), averaged over the
-sessions; mean ± standard deviation where there are several seeds. Always the last epoch. The verdict compares
+sessions; mean ± standard deviation where there are several seeds; images: through the network in the base
+session. Ranked by harmonic mean. Always the last epoch. The verdict compares
 the overall averages, with the method's own publication where we know its figures and else with the row that
 the paper of SSS prints for it: **reached**, **within 1 point**, or **not reached**. A method may reach its
 overall accuracy and yet favour base classes more than was published: hence the novel columns. Backbones and
@@ -44,10 +46,13 @@ def write_reproducibility(folder: Path, out: Path | None = None, command: str = 
     names = {name for group in all_groups for name in (group.label, group.results[0].method)}
     reasons = read_reasons(folder, names)
     parts = ["# Reproducibility", INTRODUCTION.format(by=f" by `{command}`" if command else "").strip()]
-    for benchmark, groups in by_benchmark(all_groups).items():
+    for benchmark, compared in by_benchmark(all_groups).items():
+        groups = ranked(compared)
         verdicts = [judge(group.results) for group in groups]
         rows = [_overview_row(group, verdict) for group, verdict in zip(groups, verdicts, strict=True)]
         parts += [f"## {benchmark}", markdown.table(OVERVIEW, rows)]
+        if tested := significance_table(groups, [result for group in groups for result in group.results]):
+            parts += [f"### {tested.title}", tested.caption, to_markdown(tested)]
         for group, verdict in zip(groups, verdicts, strict=True):
             folders = [name for name, result in runs.items() if group.holds(result)]
             parts += _section(group, verdict, reasons, folders)
@@ -59,8 +64,20 @@ def write_reproducibility(folder: Path, out: Path | None = None, command: str = 
 def _overview_row(group: Group, verdict: Verdict) -> list[str]:
     theirs = [_number(row.average if row else None) for row in (verdict.own, verdict.rerun)]
     gap = "" if verdict.gap is None else f"{verdict.gap:+.2f}"
-    ours, novel = (spread_text(group.summary(measure.pick)) for measure in (OVERALL_AVG, INC_AVG))
-    return [f"`{group.label}`", verdict.text, ours, *theirs, gap, novel, _number(verdict.published_novel)]
+    shown = (OVERALL_AVG, INC_AVG, HARMONIC_AVG)
+    ours, novel, harmonic = (spread_text(group.summary(measure.pick)) for measure in shown)
+    known = conditions(group).values
+    return [
+        f"`{group.label}`",
+        verdict.text,
+        ours,
+        *theirs,
+        gap,
+        novel,
+        _number(verdict.published_novel),
+        harmonic,
+        known["images"],
+    ]
 
 
 def _section(group: Group, verdict: Verdict, reasons: Mapping[str, str], folders: Sequence[str]) -> list[str]:

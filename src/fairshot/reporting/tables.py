@@ -11,8 +11,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from fairshot.evaluation.result import Result
-from fairshot.methods import methods
+from fairshot.methods import method_title, methods
 from fairshot.methods.method import Method, MethodSettings
+from fairshot.recipes import DEFAULT_METHOD
 from fairshot.reporting import measures as m
 from fairshot.reporting.groups import (
     Group,
@@ -27,6 +28,8 @@ from fairshot.reporting.groups import (
 )
 from fairshot.reporting.measures import Goal, SessionMeasure, SummaryMeasure, best
 from fairshot.studies.published import PublishedRow, same_name
+from fairshot.studies.significance import paired_test
+from fairshot.studies.tradeoff import TradeOff
 
 TRANSDUCTIVE = "transductive: unlabelled test images moved the classifiers"
 Theirs = Callable[[PublishedRow], float | None]
@@ -45,6 +48,7 @@ class Column:
     ours: Callable[[Group], Spread | None]
     theirs: Theirs | None = None
     band: str = ""
+    digits: int = 2
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,17 @@ class Table:
         """Each remark of a row, and the letter that stands for it."""
         texts = dict.fromkeys(text for row in self.rows for text in row.remarks)
         return {text: chr(ord("a") + index) for index, text in enumerate(texts)}
+
+    @property
+    def column_titles(self) -> list[str]:
+        """The titles of the columns, with the heading above them where another column has the same."""
+        titles = [column.title for column in self.columns]
+        return [
+            f"{column.band}: {column.title}"
+            if column.band and titles.count(column.title) > 1
+            else column.title
+            for column in self.columns
+        ]
 
     @cached_property
     def bands(self) -> list[tuple[str, int]]:
@@ -211,12 +226,109 @@ def orders_table(results: Sequence[Result], groups: Sequence[Group]) -> Table | 
             seeds = [Group(label, tuple(own)) for own in orders.values()]
             values = tuple(Spread.of(means([column.ours(own) for own in seeds])) for column in columns)
             group = next((one.label for one in groups if any(map(one.holds, family))), "")
-            rows.append(Row(label, values, group, remarks=(f"{len(orders)} class orders",)))
+            title = method_title(family[0].method) + label.removeprefix(family[0].method)
+            rows.append(Row(title, values, group, remarks=(f"{len(orders)} class orders",)))
     caption = (
         "± is the sample deviation over class orders, each of which makes other classes base classes; "
         "the seeds of one order are averaged first."
     )
     return Table("class-orders", "Over class orders", caption, columns, tuple(rows)) if rows else None
+
+
+def gate_table(groups: Sequence[Group], gated: Mapping[int, TradeOff]) -> Table | None:
+    """Return every method with our gate: what its features reach, by its own decision and by the gate.
+
+    `gated` has the trade-offs of runs by the id of their results. The gate and its strength were chosen on
+    pseudo-novel classes, for each method on its own.
+    """
+    shown = (m.OVERALL_AVG, m.BASE_AVG, m.INC_AVG, m.HARMONIC_AVG)
+    attributes = ("overall_avg", "base_avg", "inc_avg", "harmonic_mean_avg")
+    rows = []
+    for group in groups:
+        known = [result for result in group.results if id(result) in gated]
+        points = [point for result in known if (point := gated[id(result)].chosen_on_run) is not None]
+        if not points:
+            continue
+        own = Group(group.label, tuple(known))
+        values = [own.summary(measure.pick) for measure in shown]
+        values += [Spread.of([getattr(point, name) for point in points]) for name in attributes]
+        rules = dict.fromkeys(f"{point.rule} {point.setting:g}" for point in points)
+        mirror = any(gated[id(result)].mirror for result in known)
+        remark = f"gate: {', '.join(rules)}{'; with mirror images' if mirror else ''}"
+        rows.append(Row(group.title, tuple(values), group.label, remarks=(remark,), seeds=len(points)))
+    columns = [
+        replace(summary_column(measure), band=band)
+        for band in ("own decision", "with our gate")
+        for measure in shown
+    ]
+    caption = (
+        "The same features, decided by the method itself and by the gate of SSS, chosen for each on its "
+        "pseudo-novel classes; where a method has no SR module, g~ is g."
+    )
+    return (
+        Table("gates", "Every method with our gate", caption, tuple(columns), tuple(rows)) if rows else None
+    )
+
+
+def significance_table(groups: Sequence[Group], results: Sequence[Result]) -> Table | None:
+    """Return SSS against each other method, over pairs of runs with the same seed and class order.
+
+    Of several variants of SSS it is the one with the most runs, the first of them.
+    """
+    own = [group for group in groups if group.results[0].method == DEFAULT_METHOD]
+    if not own or len(groups) < 2:
+        return None
+    sss = max(own, key=lambda group: len(group.results))
+    chosen, rows, units = (m.HARMONIC_AVG, m.OVERALL_AVG), [], set()
+    ours = _in_all_orders(sss, results)
+    for group in groups:
+        tests = [paired_test(ours, _in_all_orders(group, results), one.pick) for one in chosen]
+        found = [test for test in tests if test is not None]
+        if group is sss or len(found) < len(chosen):
+            continue
+        pairs = len(found[0].differences)
+        units.add(f"{pairs} {found[0].unit}{'s' * (pairs > 1)} cannot give a p below {found[0].least_p:.2g}")
+        values: list[Spread | None] = [Spread(float(pairs))]
+        for test in found:
+            values += [Spread(test.mean, test.half_width), Spread(test.p_exact), _spread(test.p_t)]
+        rows.append(Row(group.title, tuple(values), group.label))
+    if not rows:
+        return None
+    meaning = "runs of both methods with the same seed and class order"
+    columns = [Column("Pairs", meaning, "none", _nothing, digits=0)]
+    for measure in chosen:
+        band = measure.title
+        columns += [
+            Column(title, meaning, "none", _nothing, None, band, 3 if title.startswith("p ") else 2)
+            for title, meaning in TESTED.items()
+        ]
+    caption = (
+        f"{sss.title} less each other method, paired. p exact flips the signs of the differences in every "
+        f"way and assumes independent pairs alone: {'; '.join(sorted(units))}. p by t and ± (95 %) assume "
+        "normal differences too. No p is corrected for the number of rows."
+    )
+    return Table("significance", f"Significance of {sss.title}", caption, tuple(columns), tuple(rows))
+
+
+TESTED = {
+    "Difference": "mean over the pairs in points, ± half its 95 % interval by t",
+    "p exact": "two-sided, of the exact sign-flip test",
+    "p by t": "two-sided, of the paired t test",
+}
+
+
+def _nothing(group: Group) -> None:
+    del group
+
+
+def _spread(value: float | None) -> Spread | None:
+    return None if value is None else Spread(value)
+
+
+def _in_all_orders(group: Group, results: Sequence[Result]) -> list[Result]:
+    """Return the results of a group, and those of the same recipe in further class orders."""
+    family = next((own for own in by_class_order(results) if any(map(group.holds, own))), [])
+    return [*group.results, *(result for result in family if not group.holds(result))]
 
 
 def _table(
@@ -229,6 +341,7 @@ def _table(
 ) -> Table:
     backbones = [backbone_of(group) for group in groups]
     with_ratio = any(column.title == m.BASE_INC.title for column in columns)
+    rows = sorted(rows, key=lambda row: -row.average)
     theirs = [
         Row(
             row.label,
@@ -249,7 +362,7 @@ def our_row(group: Group, columns: Sequence[Column], backbones: Sequence[str | N
     if any(result.transductive for result in group.results):
         remarks.append(TRANSDUCTIVE)
     values = tuple(column.ours(group) for column in columns)
-    return Row(group.label, values, group.label, remarks=tuple(remarks), seeds=len(group.results))
+    return Row(group.title, values, group.label, remarks=tuple(remarks), seeds=len(group.results))
 
 
 def _published_remarks(row: PublishedRow, ours: Sequence[str | None], with_ratio: bool) -> tuple[str, ...]:
@@ -263,12 +376,16 @@ def _published_remarks(row: PublishedRow, ours: Sequence[str | None], with_ratio
     return tuple(text for text, holds in remarks.items() if holds)
 
 
+BUDGETS = {"epochs": "recipe's epochs", "images": "images", "authors": "authors' epochs"}
 YES = {True: "yes", False: "no"}
 UNKNOWN = "?"  # instead of what this version does not know of a method
 CONDITIONS = {
     "method": "and where several runs share it, what sets this one apart",
     "backbone": "the network",
     "epochs": "of the base session, and of further phases of it",
+    "images": "through the network in the base session, counted in the training loop: all views, fused and "
+    "flipped ones included",
+    "budget": "what decided for how long it was trained",
     "passes": "of the network for one test image",
     "knows future": "whether it must be told the number of classes to come",
     "keeps pictures": "of old classes",
@@ -289,9 +406,15 @@ def conditions(group: Group) -> Conditions:
     """Return what a method is told and keeps, what a test image costs, and what it was trained with."""
     result = group.results[0]
     values = dict.fromkeys(CONDITIONS, UNKNOWN) | {
-        "method": group.label,
+        "method": group.title,
         "backbone": backbone_of(group) or UNKNOWN,
-        "epochs": str(section(result.recipe, "training").get("epochs", UNKNOWN)),
+        "epochs": str(
+            section(result.recipe, "training").get("epochs", UNKNOWN)
+            if result.epochs is None
+            else result.epochs
+        ),
+        "images": UNKNOWN if result.images is None else f"{result.images:,}",
+        "budget": BUDGETS[result.budget],
         "unlabelled": YES[result.transductive],
     }
     kind = methods().get(result.method)

@@ -107,7 +107,7 @@ def _summary(groups: Sequence[Group]) -> Table:
         table.add_column(title.replace(" ", "\n"), justify="right", no_wrap=True)
     for index, (row, group) in enumerate(zip(summary.rows, groups, strict=True)):
         cells = [_cell(value, index in summary.winners[i], 2) for i, value in enumerate(row.values)]
-        label = Text(row.label)
+        label = Text(group.label)
         if row.seeds > 1:
             label.append(f"\n{row.seeds} seeds", "dim")
         table.add_row(label, *cells, _cell(group.seconds, False, 0))

@@ -43,8 +43,8 @@ class Unsure:
 
     @property
     def doubt(self) -> float:
-        """Return the probability that the answer is wrong: 1 - P(known) P(right | known)."""
-        return 1 - self.prediction.p_known * self.prediction.confidence
+        """Return the probability that the answer is wrong."""
+        return 1 - self.prediction.confidence
 
 
 class RecentPictures:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import nan
+from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -25,7 +28,7 @@ from fairshot.methods import build
 from fairshot.models.embedder import Embedder
 from fairshot.progress import SILENT, Reporter
 from fairshot.recipes import Recipe
-from fairshot.training.hardware import synchronise
+from fairshot.training.hardware import compiled_in, synchronise
 from fairshot.training.loop import Objective, Trainer
 from fairshot.training.views import ViewSettings
 
@@ -41,7 +44,8 @@ class TrainingSpeed:
     images_per_second: float  # through the network, forward and backward
     matrix_share: float  # of the floating-point operations per second of large matrix products
     seconds_per_epoch: float
-    compile_seconds: float
+    compile_seconds: float  # of a cold start: nothing was compiled before
+    warm_seconds: float  # the same once what was compiled has been kept
     peak_gigabytes: float
 
 
@@ -56,20 +60,24 @@ def measure_training(
     views, flops = network_work(base_objective(recipe, classes, pictures.channels))
     rate = matrix_rate(fabric)
 
-    def row(name: str, train: Callable[[Objective], tuple[float, float]]) -> TrainingSpeed:
+    def row(name: str, train: Callable[[Objective], tuple[float, float, float]]) -> TrainingSpeed:
         if fabric.device.type == "cuda":
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats(fabric.device)
-        sources, compile_seconds = train(base_objective(recipe, classes, pictures.channels))
+        sources, cold, warm = train(base_objective(recipe, classes, pictures.channels))
         peak = torch.cuda.max_memory_allocated(fabric.device) / 2**30 if fabric.device.type == "cuda" else nan
         share = sources * views * flops / rate
-        return TrainingSpeed(name, sources * views, share, images / sources, compile_seconds, peak)
+        return TrainingSpeed(name, sources * views, share, images / sources, cold, warm, peak)
 
     return [
         row("fairshot", lambda objective: _train(objective, recipe, fabric, data, reporter)),
         row(
             f"plain: PIL in {WORKERS} workers, float32, eager",
-            lambda objective: (_train_plainly(objective, recipe, fabric, data, plain_steps, reporter), 0.0),
+            lambda objective: (
+                _train_plainly(objective, recipe, fabric, data, plain_steps, reporter),
+                0.0,
+                0.0,
+            ),
         ),
     ]
 
@@ -118,13 +126,22 @@ def network_work(objective: Objective, batch: int = 4) -> tuple[float, float]:
 
 def _train(
     objective: Objective, recipe: Recipe, fabric: Fabric, data: LabelledPictures, reporter: Reporter
-) -> tuple[float, float]:
-    """Train as a run does; return source images per second and the seconds of compilation."""
-    settings = recipe.training.model_copy(update={"epochs": 3, "low_resolution": None})
-    trainer = Trainer(fabric, settings, recipe.views, recipe.model.size, 0, reporter=reporter)
-    trainer.train(objective, data)
+) -> tuple[float, float, float]:
+    """Train as a run does; return source images per second, and the seconds of a cold and of a warm start.
+
+    The cold start compiles into an empty folder; the warm one begins anew with what was left there.
+    """
+    settings = recipe.training.model_copy(update={"epochs": 3, "images": None, "low_resolution": None})
+    with tempfile.TemporaryDirectory(prefix="fairshot-") as folder, compiled_in(Path(folder)):
+        trainers = []
+        for epochs in (settings.epochs, 1) if fabric.device.type == "cuda" else (settings.epochs,):
+            torch._dynamo.reset()  # as a new process, which has compiled nothing
+            once = settings.model_copy(update={"epochs": epochs})
+            trainers.append(Trainer(fabric, once, recipe.views, recipe.model.size, 0, reporter=reporter))
+            trainers[-1].train(copy.deepcopy(objective), data)
     # the last epoch comes after compilation
-    return trainer.history[-1]["images_per_second"], trainer.compile_seconds
+    speed = trainers[0].history[-1]["images_per_second"]
+    return speed, trainers[0].compile_seconds, trainers[-1].compile_seconds
 
 
 class _PlainDataset(Dataset[Batch]):

@@ -37,10 +37,10 @@ class Embedded:
 
 
 def embed(method: Method[Any], data: LabelledPictures, reporter: Reporter = SILENT) -> Embedded:
-    """Embed images with a method that has learnt the base session."""
+    """Embed images with a method that has learnt the base session; without an SR module g~ is g."""
     features = method.embed(data.pictures, reporter)
     labels = torch.from_numpy(data.labels).to(features["g"].device)
-    return Embedded(features["g"], features["g_tilde"], labels)
+    return Embedded(features["g"], features.get("g_tilde", features["g"]), labels)
 
 
 @dataclass(frozen=True)

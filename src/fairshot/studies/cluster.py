@@ -53,17 +53,17 @@ def run_on_ray(planned: Sequence[PlannedRun], options: StudyOptions) -> Iterator
     ray, device = _connect(), options.device
     if device == "auto":
         device = "cuda" if ray.cluster_resources().get("GPU", 0) else "cpu"
-    start = ray.remote(num_cpus=1, num_gpus=int(device == "cuda"), max_retries=RETRIES)(_run_there)
+    start = ray.remote(num_cpus=1, num_gpus=int(device == "cuda"), max_retries=RETRIES)(run_task)
     root, photos = _absolute(options.root), _absolute(options.photos)
     sent = replace(options, device=device, root=root, photos=photos, reporter=SILENT)
     left = list(planned)
     running: dict[Any, PlannedRun] = {}  # by Ray's reference
     try:
-        with _LogView(options.reporter) as view:
+        with LogView(options.reporter) as view:
             while left or running:
-                for each in _ready(left, running.values()):
+                for each in ready(left, running.values()):
                     left.remove(each)
-                    running[start.remote(_task(each, sent, deadline, call))] = each
+                    running[start.remote(task_of(each, sent, deadline, call))] = each
                 done, _ = ray.wait(list(running), timeout=1.0)
                 for reference in done:
                     ended = running.pop(reference)
@@ -76,7 +76,7 @@ def run_on_ray(planned: Sequence[PlannedRun], options: StudyOptions) -> Iterator
         ray.shutdown()
 
 
-def _ready(left: Sequence[PlannedRun], running: Iterable[PlannedRun]) -> list[PlannedRun]:
+def ready(left: Sequence[PlannedRun], running: Iterable[PlannedRun]) -> list[PlannedRun]:
     """Return the runs that read nothing of a run that is under way or planned before them."""
     unfinished, ready = {each.out for each in running}, []
     for each in left:
@@ -86,7 +86,8 @@ def _ready(left: Sequence[PlannedRun], running: Iterable[PlannedRun]) -> list[Pl
     return ready
 
 
-def _task(planned: PlannedRun, options: StudyOptions, deadline: float, call: str) -> Task:
+def task_of(planned: PlannedRun, options: StudyOptions, deadline: float, call: str) -> Task:
+    """Return a planned run as another process gets it."""
     return Task(
         planned.recipe.as_yaml(),
         planned.out.resolve(),
@@ -129,7 +130,7 @@ def _status(ray: ModuleType, reference: object, planned: PlannedRun) -> RunStatu
     return status
 
 
-def _run_there(task: Task) -> UserError | TrainingStopped | None:
+def run_task(task: Task) -> UserError | TrainingStopped | None:
     """Run one in a process of the cluster; return the problem that ended it, if any."""
     for source in task.plugin_methods:
         load_plugin(source)
@@ -142,7 +143,7 @@ def _run_there(task: Task) -> UserError | TrainingStopped | None:
     return run_planned(planned, options, choose_hardware(options.device), task.call).problem
 
 
-class _LogView(ExitStack):
+class LogView(ExitStack):
     """Shows of each run on another machine what it last logged."""
 
     def __init__(self, reporter: Reporter) -> None:

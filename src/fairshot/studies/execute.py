@@ -1,4 +1,4 @@
-"""The executor of planned runs: here, one after the other, or on a Ray cluster."""
+"""The executor of planned runs: here, one after the other or several at once, or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ class StudyOptions:
     command: str = ""  # recorded in each result
     reporter: Reporter = SILENT
     tracking: Tracking = UNTRACKED
+    parallel: int = 1  # runs at once, in processes of this machine
+    compiled: bool = True  # whether training steps are compiled for a GPU
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,10 @@ def _start(planned: Sequence[PlannedRun], options: StudyOptions) -> Iterator[Run
         from fairshot.studies.cluster import run_on_ray
 
         return run_on_ray(planned, options)
+    if options.parallel > 1 and len(planned) > 1:
+        from fairshot.studies.parallel import run_in_processes
+
+        return run_in_processes(planned, options)
     return _run_here(planned, options)
 
 
@@ -111,6 +117,7 @@ def run_planned(planned: PlannedRun, options: StudyOptions, fabric: Fabric, call
         planned.prepare,
         call,
         options.tracking,
+        options.compiled,
     )
     try:
         run(planned.recipe, own)

@@ -9,7 +9,10 @@ from pathlib import Path
 
 from fairshot.benchmarks.stream import Stream
 from fairshot.evaluation.run_folder import RESULT, code_has_changed, recorded_recipe
+from fairshot.methods import packaged_names
 from fairshot.recipes import Recipe, load_recipe, run_name
+
+EVERY_METHOD = "all"  # in place of names of methods
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,10 @@ def plan(
 ) -> list[PlannedRun]:
     """Return the runs of methods x benchmarks x seeds x class orders, each combination once.
 
-    Run folders are directly in `out`, where a report finds them. A run that an earlier comparison left there
-    is found by its recipe, whatever its folder is called.
+    `all` stands for every method of the package. Run folders are directly in `out`, where a report finds
+    them. A run that an earlier comparison left there is found by its recipe, whatever its folder is called.
     """
+    methods = [name for each in methods for name in (packaged_names() if each == EVERY_METHOD else [each])]
     planned: dict[str, tuple[Recipe, str]] = {}
     for benchmark, method, seed, order in itertools.product(benchmarks, methods, seeds, class_orders):
         shuffled = [] if order is None else [f"benchmark.class_order_seed={order}"]

@@ -25,7 +25,9 @@ from fairshot.evaluation.experiment import RunOptions, had_own_pictures, load_pi
 from fairshot.evaluation.metrics import Metrics
 from fairshot.evaluation.run_folder import PSEUDO_NOVEL, RECIPE, TRADEOFF, TRADEOFF_PAGE, TRIALS, recipe_of
 from fairshot.files import write_atomically
+from fairshot.methods import method_named
 from fairshot.methods.method import Method
+from fairshot.methods.prototype_method import PrototypeMethod
 from fairshot.methods.sss import SSS, SSSSettings
 from fairshot.progress import SILENT, Reporter
 from fairshot.recipes import Recipe
@@ -42,6 +44,17 @@ if TYPE_CHECKING:
 METRICS = ("overall_avg", "base_avg", "inc_avg", "harmonic_mean_avg", "both")
 PARAMETERS = ("power", "shrinkage", "class_covariance_share")  # of the space of a gate
 HEAD = ("overall avg", "base avg", "inc avg", "harmonic mean avg", "both")  # of their columns
+
+
+class NoGate(UserError):
+    """A run whose method decides neither by SSS nor by prototypes of a frozen network."""
+
+    def __init__(self, run: Path, method: str) -> None:
+        self.run, self.method = run, method
+        super().__init__(
+            f"{run} is a run of {method}; gates decide on prototypes of SSS, or of a method whose network "
+            "stays as the base session left it"
+        )
 
 
 class CurvePoint(BaseModel):
@@ -97,6 +110,8 @@ class TradeOff(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     command: str = ""
+    method: str = SSS.name  # whose features the gates decide on
+    mirror: bool = False  # whether features are averaged with those of mirror images
     rules: list[RuleCurve]
     chosen_on_pseudo_novel: list[CurvePoint] = []
 
@@ -114,6 +129,12 @@ class TradeOff(BaseModel):
     def best(self) -> CurvePoint:
         """The best of the chosen points, on pseudo-novel classes."""
         return max(self.chosen_on_pseudo_novel, key=lambda point: point.both)
+
+    @property
+    def chosen_on_run(self) -> CurvePoint | None:
+        """What the best of the chosen points gives on the sessions of the run."""
+        rule = self.best.rule if self.chosen_on_pseudo_novel else None
+        return next((point for point in self.points if point.tuned and point.rule == rule), None)
 
     def write(self, run: Path) -> None:
         """Write it and its page into the folder of a run."""
@@ -156,16 +177,19 @@ def choose_gate(
     held_out: int | None = None,
     draws: int = 10,
     splits: int = 1,
+    mirror: bool = False,
     options: StudyOptions = StudyOptions(),  # noqa: B008 - it cannot be changed
 ) -> TradeOff:
     """Choose the gate of each rule on pseudo-novel classes, and draw the rule's curve on a run's sessions.
 
-    `run` is a finished run of SSS. The networks for the choice are trained in `pseudo`, one per split of the
-    base classes into base and pseudo-novel ones; on each, `draws` draws of sessions, shots and test images
-    are tried. A gate is chosen by its mean over the splits. Writes the trade-off and its page into the run,
-    and all that was tried into `pseudo`.
+    `run` is a finished run of SSS, or of a method whose classes are prototypes of a network that stays as the
+    base session left it: the gates then decide on its features, and where it has no SR module g~ is g. With
+    `mirror` features are averaged with those of mirror images. The networks for the choice are trained in
+    `pseudo`, one per split of the base classes into base and pseudo-novel ones; on each, `draws` draws of
+    sessions, shots and test images are tried. A gate is chosen by its mean over the splits. Writes the
+    trade-off and its page into the run, and all that was tried into `pseudo`.
     """
-    recipe, folder = _recipe_of_sss(run), pseudo or run / PSEUDO_NOVEL
+    recipe, folder = _gated_recipe(run, mirror), pseudo or run / PSEUDO_NOVEL
     fabric, reporter = choose_hardware(options.device), options.reporter
     own_pictures = run if had_own_pictures(run) else None
     pictures = (options.root, options.photos, own_pictures)
@@ -180,6 +204,7 @@ def choose_gate(
     streams = []
     for each in planned:
         method, seed = _restore_split(each, recipe, stream, fabric), each.recipe.seed
+        _look_into_mirror(method, mirror)
         reporter.say(describe_split(stream, novel, held_out, seed, fabric) + f"; {draws} draws")
         streams.append(pseudo_streams(method, stream, novel, held_out, seed, draws, reporter))
     tried = search(streams, reporter)
@@ -187,18 +212,30 @@ def choose_gate(
     chosen = choose(tried)
     for point in chosen.values():
         reporter.say(f"chosen: {point}")
-    cached = cache_stream(restore_method(run, recipe, stream, fabric), stream, reporter)
+    method = restore_method(run, recipe, stream, fabric)
+    _look_into_mirror(method, mirror)
+    cached = cache_stream(method, stream, reporter)
     found = _tradeoff(cached, chosen, _gate_of_run(recipe), options)
+    found = found.model_copy(update={"method": recipe.method_name, "mirror": method.views.mirror})
     found.write(run)
     return found
 
 
-def _recipe_of_sss(run: Path) -> Recipe:
+def _gated_recipe(run: Path, mirror: bool) -> Recipe:
+    """Return the recipe of a run whose features gates can decide on; SSS may be asked for mirror images."""
     recipe = recipe_of(run)
-    if recipe.method_name != SSS.name:
-        raise UserError(f"{run} is a run of {recipe.method_name}; the gates are those of {SSS.name}")
+    kind = method_named(recipe.method_name)
+    if kind is not SSS and not (issubclass(kind, PrototypeMethod) and kind.frozen):
+        raise NoGate(run, recipe.method_name)
+    if mirror and isinstance(recipe.method, SSSSettings):
+        recipe = replace(recipe, method=recipe.method.model_copy(update={"mirror": True}))
     check_base(run, recipe)
     return recipe
+
+
+def _look_into_mirror(method: Method[Any], mirror: bool) -> None:
+    """Let a method average features with those of mirror images; one that does already goes on."""
+    method.views = replace(method.views, mirror=mirror or method.views.mirror)
 
 
 def _plan_splits(
@@ -239,7 +276,8 @@ def _restore_split(planned: PlannedRun, recipe: Recipe, stream: Stream, fabric: 
 def _gate_of_run(recipe: Recipe) -> Gate | None:
     """Return Resistance as the run has it, or None if the run decides by another rule."""
     settings = recipe.method
-    assert isinstance(settings, SSSSettings)
+    if not isinstance(settings, SSSSettings):
+        return None
     if settings.has_gate or settings.calibration or settings.decision != "separately":
         return None
     return Gate("plain", 0.0, gamma=settings.gamma if settings.resistance else 0.0)

@@ -29,6 +29,7 @@ ENOUGH = 20  # held-out images, below which nothing is fitted without a prior
 PRIOR_TRIALS = 50.0  # held-out images that a prior is worth
 STEPS = 25  # of Newton's method, which needs fewer
 SIGNALS = 5
+FEW_SIGNALS = 3  # the first of them, which a store without a prior uses: it has few images to fit them to
 Weights = Annotated[tuple[float, ...], Field(min_length=SIGNALS + 1, max_length=SIGNALS + 1)]
 
 
@@ -108,7 +109,14 @@ class Logistic(BaseModel):
     specific: Weights
 
     @classmethod
-    def fit(cls, decisions: Decisions, truth: Tensor, weights: Tensor, default: Logistic) -> Self:
+    def fit(
+        cls,
+        decisions: Decisions,
+        truth: Tensor,
+        weights: Tensor,
+        default: Logistic,
+        signals: int = FEW_SIGNALS,
+    ) -> Self:
         """Fit both models; one with too few decisions, or all of them true or all false, is the default's."""
         from sklearn.linear_model import LogisticRegression  # a second to import, and answers need no fit
 
@@ -123,8 +131,9 @@ class Logistic(BaseModel):
                 continue
             share = (weights[chosen] / weights[chosen].mean()).numpy()
             model = LogisticRegression(C=100.0, max_iter=1000)
-            model.fit(decisions.signals[chosen].numpy(), true, share)
-            models.append((float(model.intercept_[0]), *model.coef_[0].tolist()))
+            model.fit(decisions.signals[chosen, :signals].numpy(), true, share)
+            unused = (0.0,) * (SIGNALS - signals)
+            models.append((float(model.intercept_[0]), *model.coef_[0].tolist(), *unused))
         return cls(transferable=models[0], specific=models[1])
 
     def probability(self, decisions: Decisions) -> Tensor:
@@ -153,7 +162,7 @@ class LogisticPrior(BaseModel):
     def fit(cls, decisions: Decisions, truth: Tensor, weights: Tensor) -> Self:
         """Fit the weights; the information (second derivatives) is that of one image on average."""
         nothing = Logistic(transferable=(0,) * (SIGNALS + 1), specific=(0,) * (SIGNALS + 1))
-        fitted = torch.tensor(Logistic.fit(decisions, truth, weights, nothing).transferable).double()
+        fitted = torch.tensor(Logistic.fit(decisions, truth, weights, nothing, SIGNALS).transferable).double()
         X = _with_offset(decisions)
         information = _information(X, fitted, weights.double() / weights.sum())
         return cls(weights=tuple(fitted.tolist()), information=tuple(map(tuple, information.tolist())))

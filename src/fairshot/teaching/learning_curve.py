@@ -2,10 +2,10 @@
 
 For a taught class of n photos and k = 1 ... n - 1, each photo is answered once as if its class had been made
 of the k photos that follow it, in the order of their fingerprints and beginning again after the last one. All
-other classes are as the store has them, and so are Resistance and the bias of a gate. The accuracy at k
-photos is the share of the n photos that are answered with their class. Of a class with more than
-`SHOTS_PER_CLASS` photos, those with the smallest fingerprints are taken. Nothing is extrapolated: what all n
-photos give is not known, only what n - 1 of them give.
+other classes are as the store has them, and so are Resistance and the bias of a gate; where photos whiten the
+space, it is that without the photos of the class. The accuracy at k photos is the share of the n photos that
+are answered with their class. Of a class with more than `SHOTS_PER_CLASS` photos, those with the smallest
+fingerprints are taken. Nothing is extrapolated: what all n photos give is not known, only what n - 1 give.
 """
 
 from __future__ import annotations

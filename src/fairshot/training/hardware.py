@@ -6,8 +6,10 @@ import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import platformdirs
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
@@ -16,6 +18,8 @@ from fairshot.errors import NoGPU, UserError
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+COMPILE_CACHE = "TORCHINDUCTOR_CACHE_DIR"  # where torch keeps what it has compiled
 
 
 def choose_hardware(device: str = "auto", processes: int = 1, machines: int = 1) -> Fabric:
@@ -41,6 +45,29 @@ def choose_hardware(device: str = "auto", processes: int = 1, machines: int = 1)
     )
     fabric.launch()
     return fabric
+
+
+def keep_compiled() -> None:
+    """Keep what is compiled in the platform's cache folder, where a later run of the same shapes finds it.
+
+    torch names what it keeps by device, shapes, code and settings; its own version is in the path. A folder
+    that the environment names already is left as it is.
+    """
+    kept = platformdirs.user_cache_path("fairshot") / "compiled" / f"torch-{torch.__version__}"
+    os.environ.setdefault(COMPILE_CACHE, str(kept))
+
+
+@contextmanager
+def compiled_in(folder: Path) -> Iterator[None]:
+    """Keep what is compiled in another folder for a while."""
+    before = os.environ.get(COMPILE_CACHE)
+    os.environ[COMPILE_CACHE] = str(folder)
+    try:
+        yield
+    finally:
+        os.environ.pop(COMPILE_CACHE)
+        if before is not None:
+            os.environ[COMPILE_CACHE] = before
 
 
 @contextmanager

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import torch
@@ -18,19 +19,26 @@ from torch import Tensor, nn
 from fairshot.benchmarks.pictures import Floats, Ints
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.errors import TrainingDiverged, TrainingStopped
+from fairshot.models.embedder import Embedder
 from fairshot.models.pixels import DevicePictures
 from fairshot.progress import SILENT, Reporter
 from fairshot.settings import Settings, Share
 from fairshot.training.batches import NOISE_RANGE, Batches, shuffled
 from fairshot.training.checkpoints import Checkpoints
-from fairshot.training.hardware import share_batch_norms, synchronise
+from fairshot.training.hardware import (
+    keep_compiled,
+    own_random_numbers,
+    share_batch_norms,
+    synchronise,
+)
 from fairshot.training.interruption import watch_for_interruption
 from fairshot.training.state import Row, TrainingState
-from fairshot.training.views import NOISE_COLUMNS, ViewSettings, random_view
+from fairshot.training.views import ViewSettings, noise_columns, random_view
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
+Budget = Literal["epochs", "images", "authors"]  # epochs of the recipe, a number of images, authors' epochs
 BASE = "base"  # the phase that every training has
 STEPS_BETWEEN_AGREEMENTS = 8  # after so many steps several processes agree on whether to stop
 
@@ -40,6 +48,17 @@ class TrainingSettings(Settings):
 
     epochs: int = Field(
         60, ge=0, description="Passes over the base training images; 0: the network stays as it begins."
+    )
+    images: int | None = Field(
+        None,
+        ge=1,
+        description="Images through the network, in place of `epochs`: all views, fused and flipped ones and "
+        "those of further phases count; rounded up to whole epochs. null: `epochs` holds.",
+    )
+    authors_epochs: int | None = Field(
+        None,
+        ge=1,
+        description="Epochs of the method's authors, in views of ours: `images` never gives fewer.",
     )
     batch: int = Field(128, ge=2, description="Source images per step, over all processes.")
     learning_rate: float = Field(
@@ -114,7 +133,12 @@ class Trainer:
     reporter: Reporter = SILENT
     deadline: float = math.inf  # in seconds of time.monotonic()
     after_epoch: Callable[[list[Row]], None] | None = None  # is given the training curve so far
+    compiled: bool = True  # whether steps are compiled for a GPU; without, they can be debugged
     history: list[Row] = field(default_factory=list)
+    images: int = 0  # that have gone through networks, over all phases and processes
+    reserved_images: int = 0  # of phases to come, which a budget of images covers too
+    budget: Budget = "epochs"  # what decided how long the base session was trained
+    base_epochs: int | None = None  # of the base session, without further phases
     compile_seconds: float = 0.0
     earlier_seconds: float = 0.0  # spent on this training by processes that were interrupted
 
@@ -131,23 +155,14 @@ class Trainer:
         """
         settings = settings or self.settings
         fabric, in_phase = self.fabric, "" if phase == BASE else f" in {phase}"
-        batches = Batches(
-            data,
-            settings.batch,
-            objective.neighbours,
-            objective.views * NOISE_COLUMNS + objective.noise,
-            self.seed,
-            fabric.device,
-            fabric.global_rank,
-            fabric.world_size,
-            order=objective.order,
-        )
-        total = settings.epochs * batches.steps_per_epoch
+        batches = self._batches(objective, data, settings)
         share_batch_norms(objective, fabric)
         objective.to(fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        sgd = _sgd(objective, settings)
         step = Step(objective, self.views, batches.channels)
-        loss_of, optimiser = fabric.setup(_compiled(step, fabric), sgd)
+        epochs = self._epochs(step, batches, settings, phase)
+        total = epochs * batches.steps_per_epoch
+        sgd = _sgd(objective, settings)
+        loss_of, optimiser = fabric.setup(_compiled(step, fabric) if self.compiled else step, sgd)
 
         checkpoints = Checkpoints(self.folder / phase, self.reporter) if self.folder else None
         digest = data.sha256() if checkpoints else ""
@@ -211,6 +226,8 @@ class Trainer:
                     raise TrainingStopped(f"stopped after {state.step} of {total} steps{in_phase}")
         state.adopt_average()
         self.compile_seconds += state.compile_seconds
+        self.images += state.images * fabric.world_size
+        self.base_epochs = epochs if phase == BASE else self.base_epochs
         self.history = self._curve(state)
 
     def _curve(self, state: TrainingState) -> list[Row]:
@@ -219,6 +236,47 @@ class Trainer:
         return self.history + [
             row | {key: before[key] + row[key] for key in ("step", "epoch")} for row in state.history
         ]
+
+    def reserve(self, objective: Objective, data: LabelledPictures, settings: TrainingSettings) -> None:
+        """Leave room in a budget of images for a phase that is trained after the base session."""
+        if self.settings.images is not None:
+            batches = self._batches(objective, data, settings)
+            objective.to(self.fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+            images = self._images_per_step(Step(objective, self.views, batches.channels), batches)
+            self.reserved_images += images * settings.epochs * batches.steps_per_epoch
+
+    def _batches(self, objective: Objective, data: LabelledPictures, settings: TrainingSettings) -> Batches:
+        return Batches(
+            data,
+            settings.batch,
+            objective.neighbours,
+            objective.views * noise_columns(self.views) + objective.noise,
+            self.seed,
+            self.fabric.device,
+            self.fabric.global_rank,
+            self.fabric.world_size,
+            order=objective.order,
+        )
+
+    def _epochs(self, step: Step, batches: Batches, settings: TrainingSettings, phase: str) -> int:
+        """Return the epochs of a phase; those of the base session may follow from a number of images."""
+        if phase != BASE or settings.images is None or not settings.epochs:
+            return settings.epochs
+        per_epoch = self._images_per_step(step, batches) * batches.steps_per_epoch
+        by_images = max(1, math.ceil((settings.images - self.reserved_images) / per_epoch))
+        by_authors = settings.authors_epochs or 0
+        self.budget = "authors" if by_authors > by_images else "images"
+        return max(by_images, by_authors)
+
+    def _images_per_step(self, step: Step, batches: Batches) -> int:
+        """Count the images that go through the network in a step, on a copy that is then forgotten."""
+        copied = copy.deepcopy(step).train()
+        counters = [each for each in copied.modules() if isinstance(each, Embedder)]
+        before = sum(int(each.images_passed) for each in counters)
+        pictures, labels, noise = batches[0]
+        with torch.no_grad(), own_random_numbers(self.fabric.device), self.fabric.autocast():
+            copied(pictures.buffer, pictures.offsets, pictures.sizes, labels, noise, self.size)
+        return (sum(int(each.images_passed) for each in counters) - before) * self.fabric.world_size
 
     def _check_finite(self, state: TrainingState, total: int, settings: TrainingSettings, phase: str) -> None:
         """Refuse to go on with a loss or weights that are not finite."""
@@ -254,10 +312,11 @@ class Step(nn.Module):
         noise = noise.to(self.dtype) / NOISE_RANGE
         views = []
         for index, settings in enumerate(self.views):
-            columns = noise[:, index * NOISE_COLUMNS : (index + 1) * NOISE_COLUMNS]
+            own = noise_columns(settings)
+            columns = noise[:, index * own : (index + 1) * own]
             view = random_view(pictures, columns, settings, self.objective.view_size(index, size))
             views.append(view.contiguous(memory_format=torch.channels_last))
-        rest = noise[:, self.objective.views * NOISE_COLUMNS :]
+        rest = noise[:, noise.shape[1] - self.objective.noise :]
         return cast(Tensor, self.objective(views, labels, rest))
 
 
@@ -276,6 +335,7 @@ def _compiled(step: nn.Module, fabric: Fabric) -> nn.Module:
     """Compile for a GPU, with CUDA graphs where one process has the device to itself."""
     if fabric.device.type != "cuda":
         return step
+    keep_compiled()
     options: dict[str, Any] = {"triton.cudagraphs": fabric.world_size == 1}
     return cast(nn.Module, torch.compile(step, dynamic=False, options=options))
 

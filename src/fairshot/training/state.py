@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fairshot.errors import UserError
+from fairshot.models.embedder import Embedder
 from fairshot.training.checkpoints import Checkpoint
 
 Row = dict[str, float]  # of the training curve: step, epoch, loss, learning_rate, images_per_second
@@ -50,6 +51,9 @@ class TrainingState:
         self.step = 0
         self.loss_sum = torch.zeros((), device=next(iter(self.floats.values())).device)  # of this epoch
         self.finite_steps = torch.zeros_like(self.loss_sum)  # of this epoch, before one that was not
+        self.counters = [each.images_passed for each in objective.modules() if isinstance(each, Embedder)]
+        for counter in self.counters:  # of this training alone
+            counter.zero_()
         self.history: list[Row] = []
         self.seconds = self.epoch_seconds = self.compile_seconds = 0.0
 
@@ -68,6 +72,11 @@ class TrainingState:
         """Count time that was spent, in all and in this epoch."""
         self.seconds += seconds
         self.epoch_seconds += seconds
+
+    @property
+    def images(self) -> int:
+        """How many images have gone through networks of this process; it waits for the device."""
+        return sum(int(counter) for counter in self.counters)
 
     def close_epoch(self, loss_sum: float, rate: float, batch: int) -> str:
         """Add the epoch that ends to the training curve; return it as a short text."""
@@ -115,6 +124,7 @@ class TrainingState:
     def _tensors(self) -> dict[str, Tensor]:
         """Return what every checkpoint holds; momentum comes with the first step."""
         tensors = {"loss_sum": self.loss_sum}
+        tensors |= {f"images.{index}": counter for index, counter in enumerate(self.counters)}
         tensors |= {f"weights.{name}": value for name, value in self.objective.state_dict().items()}
         return tensors | {f"average.{name}": value for name, value in self.average.items()}
 
@@ -123,6 +133,8 @@ class TrainingState:
         tensors = {name: value.to(self.loss_sum.device) for name, value in checkpoint.tensors.items()}
         self._refuse_another(checkpoint, folder)
         self.loss_sum.copy_(tensors["loss_sum"])
+        for index, counter in enumerate(self.counters):
+            counter.copy_(tensors[f"images.{index}"])
         self.objective.load_state_dict(
             {name: tensors[f"weights.{name}"] for name in self.objective.state_dict()}
         )

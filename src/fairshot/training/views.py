@@ -15,10 +15,16 @@ from torch import Tensor
 
 from fairshot.models.pixels import DevicePictures, crop_resize
 from fairshot.settings import PositiveRange, Settings, Share
+from fairshot.training.autoaugment import CUTOUT_NOISE, POLICY_NOISE, autoaugment, cutout
 
 CROP_TRIES = 10  # torchvision draws so many crops before it falls back to the centre
 GREY = (0.2989, 0.587, 0.114)
 NOISE_COLUMNS = 2 * CROP_TRIES + 10  # crops, position (2), flip, rotation, jitter (5), grey
+
+
+def noise_columns(settings: ViewSettings) -> int:
+    """Return how many columns of noise a view takes; those of AutoAugment and Cutout come last."""
+    return NOISE_COLUMNS + POLICY_NOISE * bool(settings.autoaugment) + CUTOUT_NOISE * bool(settings.cutout)
 
 
 class ViewSettings(Settings):
@@ -31,9 +37,13 @@ class ViewSettings(Settings):
     crop_ratio: PositiveRange = Field((3 / 4, 4 / 3), description="Width of a crop divided by its height.")
     # torchvision: boxes of whole pixels, drawn again until one fits, and cropped before they are resized;
     # continuous: boxes of any size at any place, cut down to the picture, whose edges read their neighbours
-    crop_rule: Literal["torchvision", "continuous"] = Field(
-        "torchvision", description="How crops are drawn: boxes of whole pixels, or of any size at any place."
+    # padded: the whole picture, moved by up to `padding` pixels, black beyond it
+    crop_rule: Literal["torchvision", "continuous", "padded"] = Field(
+        "torchvision",
+        description="How crops are drawn: boxes of whole pixels, of any size at any place, or the whole "
+        "picture moved by up to `padding` pixels.",
     )
+    padding: int = Field(4, ge=0, description="Pixels by which the crop rule `padded` moves a picture.")
     horizontal_flip: Share = Field(0.5, description="Probability of a mirror image.")
     rotation: float = Field(0.0, ge=0, le=180, description="Largest rotation to either side, in degrees.")
     jitter: Share = Field(0.8, description="Probability that colours are jittered at all.")
@@ -44,6 +54,10 @@ class ViewSettings(Settings):
         0.0, ge=0, le=0.5, description="Largest shift of hue, as a share of the colour circle."
     )
     greyscale: Share = Field(0.0, description="Probability that a view is grey.")
+    autoaugment: Literal["cifar10"] | None = Field(
+        None, description="AutoAugment's policy, applied before colours are jittered; null: none."
+    )
+    cutout: int = Field(0, ge=0, description="Pixels per side of a black square in each view; 0: none.")
 
     @field_validator("crop_rule")
     @classmethod
@@ -54,18 +68,26 @@ class ViewSettings(Settings):
 
 
 def random_view(pictures: DevicePictures, noise: Tensor, settings: ViewSettings, size: int) -> Tensor:
-    """Return one random view of each picture, (N, C, size, size) in [0, 1]; `noise` is (N, NOISE_COLUMNS)."""
+    """Return one random view of each picture, (N, C, size, size) in [0, 1].
+
+    `noise` has the columns that `noise_columns` asks for.
+    """
+    noise, policy, hole = noise.tensor_split(
+        [NOISE_COLUMNS, noise.shape[1] - CUTOUT_NOISE * bool(settings.cutout)], 1
+    )
     boxes = random_boxes(pictures.sizes, noise[:, : 2 * CROP_TRIES + 2], settings)
     flip, turn, apply, *colour, grey = noise[:, 2 * CROP_TRIES + 2 :].unbind(1)
     mirrored = torch.where(flip < settings.horizontal_flip, -1.0, 1.0)
     boxes = torch.cat([boxes[:, :3], boxes[:, 3:] * mirrored[:, None]], dim=1)
     angles = (2 * turn - 1) * math.radians(settings.rotation) if settings.rotation else None
-    images = crop_resize(pictures, boxes, size, angles, confined=settings.crop_rule == "torchvision")
+    images = crop_resize(pictures, boxes, size, angles, confined=settings.crop_rule != "continuous")
+    if settings.autoaugment:
+        images = autoaugment((255 * images).round(), policy) / 255
     jittered = jitter(images, torch.stack(colour, dim=1), settings)
     images = torch.where((apply < settings.jitter)[:, None, None, None], jittered, images)
     if settings.greyscale and images.shape[1] == 3:
         images = torch.where((grey < settings.greyscale)[:, None, None, None], to_grey(images), images)
-    return images
+    return cutout(images, settings.cutout, hole) if settings.cutout else images
 
 
 def random_boxes(sizes: Tensor, noise: Tensor, settings: ViewSettings) -> Tensor:
@@ -73,7 +95,8 @@ def random_boxes(sizes: Tensor, noise: Tensor, settings: ViewSettings) -> Tensor
 
     torchvision's rule takes the first of CROP_TRIES candidates that fits, else the largest central box of an
     allowed ratio. If views may reach beyond the picture, every candidate fits, and positions are not rounded
-    to pixels. Continuous boxes use the first candidate and are not rounded at all.
+    to pixels. Continuous boxes use the first candidate and are not rounded at all. Padded ones are
+    as large as the picture.
     """
     height, width = sizes[:, :1].to(noise.dtype), sizes[:, 1:].to(noise.dtype)
     (smallest, largest), (narrow, wide) = settings.crop_area, settings.crop_ratio
@@ -85,6 +108,9 @@ def random_boxes(sizes: Tensor, noise: Tensor, settings: ViewSettings) -> Tensor
     if settings.crop_rule == "continuous":  # one candidate, each side cut down to the picture
         sides = torch.cat([tall[:, :1].minimum(height), broad[:, :1].minimum(width)], dim=1)
         return torch.cat([position * (torch.cat([height, width], dim=1) - sides), sides], dim=1)
+    if settings.crop_rule == "padded":
+        corner = (position * (2 * settings.padding + 1)).floor() - settings.padding
+        return torch.cat([corner, height, width], dim=1)
     tall, broad = tall.round().clamp(min=1), broad.round().clamp(min=1)
     if largest > 1:
         corner = position * (torch.cat([height, width], 1) - torch.cat([tall[:, :1], broad[:, :1]], 1))

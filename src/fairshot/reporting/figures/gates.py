@@ -70,4 +70,5 @@ SECTION = FigureSection(
     "A gate favours novel classes by a setting, which may cost base classes; the curves say how much.",
     "No run here compared gates, which the study of their trade-off does.",
     _draw,
+    each="Each run",
 )

@@ -40,6 +40,7 @@ class ReportFigure:
     files: tuple[str, ...] = ()
     method: str = ""  # the id of the method that it shows, if it shows one alone
     rows: tuple[tuple[str, ...], ...] = ()  # of a small table below it, the first its titles
+    chart: str = ""  # the chart that the page draws in its place, of the methods that are shown
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ class FigureSection:
     absent: str
     draw: Draw
     own_progress: bool = False  # whether drawing takes long and reports its progress itself
+    each: str = "Each method"  # what unfolds its figures where there are many
 
 
 def slug(text: str) -> str:
@@ -124,16 +126,23 @@ def inline_svg(svg: bytes, key: str, alt: str) -> Markup:
 
 def key_symbol(index: int) -> Markup:
     """Return a line as figures draw the method of this index; the page shows it beside the method's name."""
-    style = method_style(index)
-    marker = MarkerStyle(style["marker"])
-    (outline,) = marker.get_path().transformed(marker.get_transform()).to_polygons()
-    points = " ".join(f"{13 + 8 * x:.1f},{6 - 8 * y:.1f}" for x, y in np.asarray(outline))
-    colour, dash = _VARIABLES[style["color"]], _DASH_ARRAYS[style["linestyle"]]
+    look = line_look(index)
+    colour, dash, points = look["colour"], look["dash"], look["marker"]
     return Markup(  # noqa: S704 - made of our numbers and colours alone
         f'<symbol id="key-{method_id(index)}" viewBox="0 0 26 12" style="stroke: {colour}; fill: {colour}">'
         f'<path d="M1 6H25" stroke-width="2" stroke-dasharray="{dash}"/>'
-        f'<polygon points="{points}" stroke="none"/></symbol>'
+        f'<polygon points="{points}" stroke="none" transform="translate(13 6)"/></symbol>'
     )
+
+
+def line_look(index: int) -> dict[str, str]:
+    """Return colour, dashes and the outline of the mark of a method, around the origin, for SVG."""
+    style = method_style(index)
+    marker = MarkerStyle(style["marker"])
+    (outline,) = marker.get_path().transformed(marker.get_transform()).to_polygons()
+    points = " ".join(f"{8 * x:.1f},{-8 * y:.1f}" for x, y in np.asarray(outline))
+    dash = _DASH_ARRAYS[style["linestyle"]]
+    return {"colour": _VARIABLES[style["color"]], "dash": dash, "marker": points}
 
 
 def picture_url(pixels: NDArray[np.uint8]) -> str:

@@ -7,6 +7,7 @@ import timm
 import torch
 
 from fairshot import SSS
+from fairshot.estimators.inputs import Targets
 from fairshot.models.presets import PRESETS
 
 
@@ -32,6 +33,6 @@ def test_weights_of_a_preset_bring_its_backbone_and_input():
     preset = PRESETS["efficientnet-lite0"]
     photographs = np.zeros((2, 40, 50, 3), dtype=np.uint8)
     for given, size, resize in (({}, preset.size, preset.resize), ({"size": 128}, 128, None)):
-        _, model = SSS(weights=preset.name, **given)._base_pictures(photographs)
+        _, model = SSS(weights=preset.name, **given)._base_pictures(photographs, Targets.of([0, 1]))
         assert (model.backbone, model.size, model.resize) == (preset.backbone, size, resize)
         assert (model.mean, model.weights_sha256) == (preset.mean, preset.sha256)
