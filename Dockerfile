@@ -9,7 +9,7 @@ FROM python:3.12-slim
 # By default torch brings libraries for GPUs, some 5 GB; an index of torch for CPUs spares them (docs/containers.md).
 ARG TORCH_INDEX=
 RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels \
-    pip install --no-cache-dir ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} "torch>=2.11" "torchvision>=0.26" \
+    PIP_INDEX_URL="$TORCH_INDEX" pip install --no-cache-dir "torch>=2.11" "torchvision>=0.26" \
     && pip install --no-cache-dir "$(echo /wheels/fairshot-*.whl)[photos,serve]"
 RUN useradd --create-home --uid 10001 fairshot && install --directory --owner fairshot /store
 COPY --chmod=755 docker/entrypoint.sh /usr/local/bin/fairshot-entrypoint
