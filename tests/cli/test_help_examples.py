@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from fairshot.cli import app
 from support.pages import parse
@@ -29,3 +30,14 @@ def test_the_help_has_an_example_that_parses(command):
     assert examples, f"the docstring of {command!r} lacks a line `Example: fairshot {command} ...`"
     for example in examples:
         assert parse(shlex.split(example)) == command
+
+
+@pytest.mark.parametrize("command", HELP)
+def test_paragraphs_of_the_help_break_where_the_terminal_ends(command):
+    lines = [line for part in HELP[command].split("\n\n") for line in part.split("\n")[1:]]
+    assert all(line.startswith(("fairshot ", "Example: ")) for line in lines)
+
+
+def test_the_help_names_extras_in_brackets():
+    shown = CliRunner().invoke(app, ["run", "--help"], env={"COLUMNS": "200"}).output
+    assert "fairshot[tensorboard]" in shown

@@ -6,6 +6,8 @@ Each command imports what needs torch when it is called: that takes seconds, and
 from __future__ import annotations
 
 import errno
+import inspect
+import re
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
@@ -75,15 +77,24 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+
+
+def _help(command: Callable[..., None]) -> str:
+    """Return the docstring, each paragraph and each command in one line, which a terminal breaks."""
+    return re.sub(r"(?<!\n)\n(?!\n|fairshot |Example: )", " ", inspect.getdoc(command) or "")
+
+
 for heading, commands in COMMANDS.items():
     for command in commands:
         if isinstance(command, typer.Typer):
             for each in command.registered_commands:
                 each.cls = AdvisedCommand
+                if each.callback:
+                    each.help = _help(each.callback)
             app.add_typer(command, rich_help_panel=heading)
         else:
             name = command.__name__.removesuffix("_command").replace("_", "-")
-            app.command(name, cls=AdvisedCommand, rich_help_panel=heading)(command)
+            app.command(name, cls=AdvisedCommand, help=_help(command), rich_help_panel=heading)(command)
 
 
 def _print_version(asked: bool) -> None:
