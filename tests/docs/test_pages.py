@@ -144,6 +144,7 @@ def demo(tmp_path_factory) -> Path:
     for kind, name in enumerate(("robin", "magpie")):
         for number in range(1, 6):
             photo(folder / "photos" / name / f"{number}.jpg", kind, number)
+    photo(folder / "another.jpg", kind=0, number=6)
     made = fairshot(folder, "compare", "ncm", "sss", "--out", "runs/demo", *SHORT)
     assert made.wait() == 0, made.stderr
     return folder

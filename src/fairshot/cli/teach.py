@@ -146,7 +146,9 @@ def new_command(
         if spec.remark:
             _say(spec.remark)
         _say_sessions(spec, store, without_images)
-        _say(f"confidence and unknown: {made.snapshot().confidence.source}")
+        _say(f'confidence and "unknown" are fitted to: {made.snapshot().confidence.source}')
+        if not count:
+            _say(f"to teach it: fairshot teach {store} PHOTOS, a folder with one of photos for each class")
 
 
 def _say_method(spec: StoreSpec) -> None:
@@ -345,7 +347,9 @@ def evaluate_command(
     reject: Annotated[
         float | None,
         typer.Option(
-            help="Share of the images, least sure of, to leave out; a tenth if not given.", min=0, max=0.99
+            help="Share of the images to leave out, those it is least sure of; a tenth if not given.",
+            min=0,
+            max=0.99,
         ),
     ] = None,
     choose_threshold: Annotated[
@@ -395,7 +399,7 @@ def evaluate_command(
         _print_json({**asdict(measured), "balance": measured.balance, **asdict(mistakes)})
         return
     for label, value in measured.rows():
-        _say(f"{label:44} {value}")
+        _say(f"{label:45} {value}")
     _say_mistakes(mistakes)
     if page is not None:
         _say(f"\n{page}: all of this with the wrong photos")

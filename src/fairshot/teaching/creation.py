@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fairshot.classifiers.dual import DualClassifier
-from fairshot.progress import Reporter
+from fairshot.progress import SILENT, Reporter
 from fairshot.teaching.base_classifier import CLASSIFIER, write_classifier
 from fairshot.teaching.confidence import Confidence
 from fairshot.teaching.database import DATABASE, create, to_blob, transaction
@@ -52,7 +52,8 @@ def _fill(connection: sqlite3.Connection, spec: StoreSpec, reporter: Reporter) -
     spec.confidence.write(connection)
     clear_derived(connection, spec.classifier)
     log = EventLog(connection, "new", dict(spec.origin))
-    with reporter.track("filling in base classes", len(spec.names)) as advance:
+    shown = reporter if spec.names else SILENT
+    with shown.track("filling in base classes", len(spec.names)) as advance:
         for position, name in enumerate(spec.names):
             class_id = log.new_class(checked_name(name))
             connection.execute("INSERT INTO base (id, class) VALUES (?, ?)", (position + 1, class_id))

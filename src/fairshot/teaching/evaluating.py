@@ -48,10 +48,10 @@ class Evaluation:
 
     def rows(self) -> list[tuple[str, str]]:
         """Tell it in lines: what, and how much."""
-        rejecting = f"accuracy without the {self.rejection_rate:.0%} least sure of"
+        rejecting = f"accuracy without the {self.rejection_rate:.0%} it is least sure of"
         return [
             ("images (of classes it does not know)", f"{self.images:,} ({self.unknown_images:,})"),
-            ("accuracy on known classes", _percent(self.accuracy)),
+            ("accuracy on known classes, if it must answer", _percent(self.accuracy)),
             ("  base classes", _percent(self.base_accuracy)),
             ("  taught classes", _percent(self.taught_accuracy)),
             (rejecting, _percent(self.accuracy_after_rejection)),
