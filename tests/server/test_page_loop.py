@@ -70,6 +70,9 @@ def test_a_wrong_answer_is_corrected_and_right_when_asked_again(
 
     # another one: right, and taught
     assert visit.ask(okapi[1]) == "okapi"
+    page.locator("#answer .correct").click()
+    page.locator("#answer .chooser input").fill("okapi")  # a class it knows, if also its answer
+    assert page.locator("#answer .option").all_inner_texts() == ["okapi"]
     page.locator("#answer .right").click()
     visit.shows("#answer .said", "Good.")
     with visit.new_answer():

@@ -148,7 +148,7 @@ def new_command(
         _say_sessions(spec, store, without_images)
         _say(f'confidence and "unknown" are fitted to: {made.snapshot().confidence.source}')
         if not count:
-            _say(f"to teach it: fairshot teach {store} PHOTOS, a folder with one of photos for each class")
+            _say(f"to teach it: fairshot teach {store} PHOTOS, a folder with a sub-folder for each class")
 
 
 def _say_method(spec: StoreSpec) -> None:

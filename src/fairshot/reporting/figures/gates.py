@@ -68,7 +68,7 @@ SECTION = FigureSection(
     "Trade-off",
     "Trade-off of the gates",
     "A gate favours novel classes by a setting, which may cost base classes; the curves say how much.",
-    "No run here compared gates, which the study of their trade-off does.",
+    "No run here compared gates; the command fairshot tradeoff does that for a run.",
     _draw,
     each="Each run",
 )

@@ -74,7 +74,7 @@ function feedback({ id, answer, top }, image) {
     const likely = top.slice(0, SHOWN_BARS).map(({ name }) => name);
     const field = chooser({
       text: "What it is",
-      names: () => names(likely, answer === null ? [] : [answer]),
+      names: () => (answer === null ? names(likely) : [...names(likely, [answer]), answer]), // what it is not: last
       chosen: teachAs,
     });
     said.replaceChildren(field);
