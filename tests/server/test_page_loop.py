@@ -165,6 +165,8 @@ def test_live_answers_wait_for_each_other_and_photos_are_recorded(
 
 def brightness_of_corner(locator: Any) -> float:
     """Look at the picture as it is shown."""
+    locator.scroll_into_view_if_needed()
+    locator.evaluate("shown => shown.decode?.()")  # until it is loaded, an image is its dark background
     shown = Image.open(io.BytesIO(locator.screenshot())).convert("L")
     return float(np.asarray(shown)[4:8, 4:8].mean())
 
