@@ -133,9 +133,11 @@ def _answers(classifier: DualClassifier, photos: Features, labels: Tensor) -> Te
     _, inverse, sizes = torch.unique_consecutive(labels, return_inverse=True, return_counts=True)
     size, first = sizes[inverse], (sizes.cumsum(0) - sizes)[inverse]
     position = torch.arange(len(labels)) - first
-    answers = torch.empty(int(sizes.max()) - 1, len(labels), dtype=torch.int64)
-    for shots in range(1, len(answers) + 1):
-        following = (position[:, None] + torch.arange(1, shots + 1)) % size[:, None]
-        scores = classifier.few_shot_scores(photos, labels, first[:, None] + following)
-        answers[shots - 1] = classifier.combine(*scores).scores.argmax(1)
-    return answers
+    steps = range(1, int(sizes.max()))
+    following = [(position[:, None] + torch.arange(1, k + 1)) % size[:, None] for k in steps]
+    others = [first[:, None] + each for each in following]
+    answers = [
+        classifier.combine(*scores).scores.argmax(1)
+        for scores in classifier.few_shot_scores(photos, labels, others)
+    ]
+    return torch.stack(answers) if answers else torch.empty(0, len(labels), dtype=torch.int64)

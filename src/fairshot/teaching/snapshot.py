@@ -80,30 +80,33 @@ def read_snapshot(
         classifier = _with_photos(connection, regrouped(base, list(groups.values())), list(groups), layout)
         taught = connection.execute(_TAUGHT).fetchall()
         tensors = classifier.tensors()
-        for key, rows in layout.class_tensors([row[2:] for row in taught]).items():
-            tensors[key] = torch.cat([tensors[key], rows])
+        for key, added in layout.class_tensors([row[2:] for row in taught]).items():
+            tensors[key] = torch.cat([tensors[key], added])
         if layout.g_tilde is None:
             tensors["h_tilde.means"] = tensors["h.means"]
         tensors["h_tilde.delta"] = group_sums(read_delta(connection, base), list(groups.values()))
         classifier = DualClassifier.from_tensors(base.settings, len(groups), tensors, layout.g[0])
-        classifier = _with_shot_covariance(connection, classifier, layout)
+        rows = (*groups, *(ClassRow(*row[:2]) for row in taught))
+        classifier = _with_shot_covariance(connection, classifier, rows, layout)
         return Snapshot(
             version=version,
-            rows=(*groups, *(ClassRow(*row[:2]) for row in taught)),
+            rows=rows,
             classifier=calibrated(connection, classifier, layout),
             confidence=Confidence.read(connection),
         )
 
 
 def _with_shot_covariance(
-    connection: sqlite3.Connection, classifier: DualClassifier, layout: Layout
+    connection: sqlite3.Connection, classifier: DualClassifier, rows: Sequence[ClassRow], layout: Layout
 ) -> DualClassifier:
     """Whiten by the photos of the store too, if its settings say so."""
     weight = getattr(classifier.settings, "shot_covariance", 0.0)
     stored = repeated_images(connection, layout, MOST_WHITENING) if weight else None
     if stored is None or not stored.classes:
         return classifier
-    return classifier.with_shot_covariance(stored.features, torch.tensor(stored.classes), weight)
+    columns = {row.id: column for column, row in enumerate(rows)}
+    labels = torch.tensor([columns[each] for each in stored.classes])
+    return classifier.with_shot_covariance(stored.features, labels, weight)
 
 
 def _with_photos(
