@@ -90,6 +90,21 @@ def test_of_frames_only_the_latest_wait(journal: Journal, monkeypatch: pytest.Mo
     assert journal.count_waiting() == 0
 
 
+def test_a_watch_does_not_go_on_without_a_receiver_that_fails_for_good(journal: Journal) -> None:
+    class Broken(Webhook):
+        def deliver(self, message: str) -> None:
+            raise UnicodeError(message)
+
+    journal.record([FRAME], [{"webhook": "1"}])
+    delivery = Delivery(journal, Broken("http://localhost"), Said())
+    wait_for(lambda: delivery.problem is not None)
+    with pytest.raises(UnicodeError):
+        delivery.wake()
+    with pytest.raises(UnicodeError):
+        delivery.end(patient=True)
+    assert journal.count_waiting() == 1
+
+
 @pytest.mark.parametrize("url", ["ftp://host/x", "http://", "nothing", "file:///etc/passwd"])
 def test_addresses_that_nothing_can_be_sent_to(url: str) -> None:
     with pytest.raises(BadAddress):

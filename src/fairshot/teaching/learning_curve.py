@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -87,17 +87,17 @@ def read_shots(connection: sqlite3.Connection, layout: Layout, classes: int) -> 
     return Stored([row[0] for row in rows], [row[1] for row in rows], features)
 
 
-def learning_curves(snapshot: Snapshot, shots: Stored) -> list[ClassCurve]:
-    """Return the curves of the classes that photos are given of, one class after another; the worst first."""
+def learning_curves(snapshot: Snapshot, shots: Stored) -> Iterator[list[ClassCurve]]:
+    """Give the curves of the classes that photos are given of, one class after another, some at a time."""
     columns = {row.id: column for column, row in enumerate(snapshot.rows)}
     labels = torch.tensor([columns[each] for each in shots.classes], dtype=torch.int64)
-    curves = [
-        curve
-        for rows in _chunks(shots.classes)
-        for curve in _curves(
-            snapshot, {key: some[rows] for key, some in shots.features.items()}, labels[rows]
-        )
-    ]
+    for rows in _chunks(shots.classes):
+        photos = {key: some[rows] for key, some in shots.features.items()}
+        yield list(_curves(snapshot, photos, labels[rows]))
+
+
+def worst_first(curves: Iterable[ClassCurve]) -> list[ClassCurve]:
+    """Sort curves by their last accuracy; a class of one photo, which has none, is the worst."""
     return sorted(curves, key=lambda curve: (curve.accuracy[-1:], curve.photos, curve.name))
 
 

@@ -30,7 +30,7 @@ from fairshot.teaching.errors import NoClasses, NotAStore, UnreadablePhotos
 from fairshot.teaching.event_log import EventLog
 from fairshot.teaching.folders import new_folder
 from fairshot.teaching.held_out import leave_one_out
-from fairshot.teaching.learning_curve import ClassCurve, learning_curves, read_shots
+from fairshot.teaching.learning_curve import ClassCurve, learning_curves, read_shots, worst_first
 from fairshot.teaching.names import UNKNOWN, checked_name
 from fairshot.teaching.network import EMBEDDER, Network, Photo
 from fairshot.teaching.photos import ReadPhotos
@@ -181,10 +181,14 @@ class Store(Records):
 
     def learning_curves(self) -> list[ClassCurve]:
         """Estimate how often taught classes are answered right at 1, 2, ... photos, the worst class first."""
+        return worst_first(curve for part in self.learning_curve_parts() for curve in part)
+
+    def learning_curve_parts(self) -> Iterator[list[ClassCurve]]:
+        """Give the curves of some classes at a time, all of one state; other work can come in between."""
         with self._derived():
             snapshot = self._read_snapshot(self._reader, self._snapshot)
             shots = read_shots(self._reader, self.layout, len(snapshot.rows))
-        return learning_curves(snapshot, shots)
+        yield from learning_curves(snapshot, shots)
 
     def base_samples(self) -> queries.Stored:
         """Return the images of base classes that the store keeps."""
