@@ -17,18 +17,21 @@ from PIL import Image
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
+from fairshot.classifiers.dual import DualClassifier
 from fairshot.cli import app
 from fairshot.cli.advice import advice
 from fairshot.errors import UserError
 from fairshot.models import weights as weights_module
 from fairshot.models.backbones import build_backbone, model_settings
-from fairshot.models.embedder import ModelSettings
+from fairshot.models.embedder import Features, ModelSettings
 from fairshot.models.errors import PretrainedWeightsMissing, UnknownBackbone, UnusableWeights, WeightsDoNotFit
 from fairshot.models.presets import DEFAULT_PRESET, PRESETS
 from fairshot.speed.teach import measure_store
-from fairshot.teaching import Store, backbone_spec, sr_training
+from fairshot.teaching import Store, backbone_spec, run_spec, sr_training
 from fairshot.teaching.backbone_spec import from_backbone
 from fairshot.teaching.background import no_background
+from fairshot.teaching.confidence import Trials
+from fairshot.teaching.held_out import trials_of
 from fairshot.teaching.sr_training import BaseFeatures, Comparison, compare, train_sr
 
 BACKBONE = "test_resnet"  # a ResNet of timm's own tests: three thin blocks, 160 pixels
@@ -117,6 +120,13 @@ def test_sr_is_kept_if_held_out_photos_say_that_it_pays(
     found = Comparison((0.5, 0.75 if pays else 0.25), (0.5, 0.75))
     monkeypatch.setattr(backbone_spec, "compare", lambda *_: found)
     base = photos(tmp_path / "base", 4, 10)
+    judged: list[DualClassifier] = []
+
+    def trials(classifier: DualClassifier, features: Features, labels: torch.Tensor) -> Trials:
+        judged.append(classifier)
+        return trials_of(classifier, features, labels)
+
+    monkeypatch.setattr(run_spec, "trials_of", trials)
     spec = from_backbone(BACKBONE, weights, base, epochs=2)
     assert sorted(spec.names) == [f"class {number}" for number in range(4)]
     assert spec.network.shape_tilde == ((1, 32) if pays else None)
@@ -127,6 +137,10 @@ def test_sr_is_kept_if_held_out_photos_say_that_it_pays(
     with Store.create(tmp_path / "store", spec) as store:
         assert {info.trained_on for info in store.classes()} == {8}
         assert len(store.base_samples().classes) == 32
+        gates = judged[0].gate, store.snapshot().classifier.gate  # confidence is that of how it answers
+        spaces = [gate.space.matrix for gate in gates if gate is not None and gate.space is not None]
+        torch.testing.assert_close(*spaces)
+        assert (gates[0] is spec.classifier.gate) == pays  # only without SR do photos whiten
         store.teach("new", sorted((photos(tmp_path / "more", 5, 5) / "class 4").iterdir()))
         assert len(store.predict(sorted((base / "class 1").iterdir())[:3])) == 3
 

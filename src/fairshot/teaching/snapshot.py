@@ -12,14 +12,18 @@ from torch import Tensor
 
 from fairshot.classifiers.dual import DualClassifier
 from fairshot.teaching.adaptation import calibrated
-from fairshot.teaching.base_classifier import group_sums, regrouped
+from fairshot.teaching.base_classifier import (
+    MOST_WHITENING,
+    group_sums,
+    regrouped,
+    shot_covariance,
+    whitened_by_photos,
+)
 from fairshot.teaching.confidence import Confidence
 from fairshot.teaching.database import read_transaction
 from fairshot.teaching.derived import Layout, read_delta
 from fairshot.teaching.event_log import last_event
 from fairshot.teaching.queries import TAUGHT, repeated_images
-
-MOST_WHITENING = 500  # photos of a store that whiten: a lesson must not take longer in a larger store
 
 _BASE = """
 SELECT c.id, c.name, base.id - 1 FROM base JOIN classes c ON c.id = base.class
@@ -100,13 +104,12 @@ def _with_shot_covariance(
     connection: sqlite3.Connection, classifier: DualClassifier, rows: Sequence[ClassRow], layout: Layout
 ) -> DualClassifier:
     """Whiten by the photos of the store too, if its settings say so."""
-    weight = getattr(classifier.settings, "shot_covariance", 0.0)
-    stored = repeated_images(connection, layout, MOST_WHITENING) if weight else None
-    if stored is None or not stored.classes:
+    if not shot_covariance(classifier):  # then none are read
         return classifier
+    stored = repeated_images(connection, layout, MOST_WHITENING)
     columns = {row.id: column for column, row in enumerate(rows)}
-    labels = torch.tensor([columns[each] for each in stored.classes])
-    return classifier.with_shot_covariance(stored.features, labels, weight)
+    labels = torch.tensor([columns[each] for each in stored.classes], dtype=torch.int64)
+    return whitened_by_photos(classifier, stored.features, labels)
 
 
 def _with_photos(
