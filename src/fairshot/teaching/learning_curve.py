@@ -6,6 +6,9 @@ other classes are as the store has them, and so are Resistance and the bias of a
 space, it is that without the photos of the class. The accuracy at k photos is the share of the n photos that
 are answered with their class. Of a class with more than `SHOTS_PER_CLASS` photos, those with the smallest
 fingerprints are taken. Nothing is extrapolated: what all n photos give is not known, only what n - 1 give.
+
+The other classes keep all their photos, so that a class is judged at a disadvantage: the mean of fewer photos
+is longer, by their noise, and its cosine with any photo smaller.
 """
 
 from __future__ import annotations
