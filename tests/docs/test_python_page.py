@@ -41,7 +41,7 @@ def test_its_code_runs(page, folder):
     assert page["page"] == folder / "runs" / "mine" / "ncm-seed0" / "report" / "report.html"
     assert page["page"].is_file()
     assert list(page["page"].parent.glob("tables/*.csv"))
-    assert [row.name for row in page["tables"][0].rows] == ["sss", "fact", "ncm"]
+    assert {row.name for row in page["tables"][0].rows} == {"SSS", "FACT", "NCM"}
 
 
 def test_the_example_of_reporting_runs(page, folder, capsys):

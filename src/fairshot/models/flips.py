@@ -48,8 +48,12 @@ class FlipViews:
 
     def combine(self, features: Tensor) -> Tensor:
         """Turn the features of all passes (N, passes, d) into those of the views (N, V, d)."""
-        n, passes, width = features.shape
-        return features.view(n, passes // self.count, self.count, width).mean(1)
+        return average_appearances(features, self.count)
+
+
+def average_appearances(features: Tensor, views: int) -> Tensor:
+    """Average features of appearances, (N, appearances x views, d), each with all its views, to (N, views, d)."""
+    return features.unflatten(1, (-1, views)).mean(1)
 
 
 def unchanged(images: Tensor) -> Tensor:
