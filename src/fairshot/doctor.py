@@ -48,7 +48,7 @@ class Device(BaseModel):
     name: str
     gpus: list[str]
     cores: int
-    memory: int  # bytes
+    memory: int | None  # bytes; unknown where the system does not tell
 
 
 class Diagnosis(BaseModel):
@@ -141,7 +141,9 @@ def _device() -> Device:
 
 
 def _described(name: str, gpus: list[str]) -> Device:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = None
+    if hasattr(os, "sysconf"):  # not on Windows
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Device(name=name, gpus=gpus, cores=os.cpu_count() or 1, memory=memory)
 
 

@@ -52,8 +52,9 @@ class FlipViews:
 
 
 def average_appearances(features: Tensor, views: int) -> Tensor:
-    """Average features of appearances, (N, appearances x views, d), each with all its views, to (N, views, d)."""
-    return features.unflatten(1, (-1, views)).mean(1)
+    """Average the features of appearances, one after the other and each in all views, to (N, views, d)."""
+    count, passes, width = features.shape
+    return features.view(count, passes // views, views, width).mean(1)
 
 
 def unchanged(images: Tensor) -> Tensor:
