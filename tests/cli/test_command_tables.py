@@ -12,7 +12,7 @@ from fairshot.speed import mixtures, train
 from fairshot.speed import teach as measure
 
 TRAINING = [
-    train.TrainingSpeed("fairshot", 123_456.0, 0.413, 0.24, 123.0, 14.2, 120.3),
+    train.TrainingSpeed("fairshot", 123_456.0, 0.413, 0.24, 123.0, 4.5, 120.3),
     train.TrainingSpeed("plain: PIL in 16 workers, float32, eager", 897.0, 0.01, 33.6, 0.0, 0.0, math.nan),
 ]
 PICTURES = pictures.DataSpeed(600, 600, 900.0, 1_200_000.0, 5_000.0, 300.0)
@@ -44,7 +44,7 @@ def printed(monkeypatch):
 @pytest.mark.parametrize(
     ("what", "row"),
     [
-        ("train", "fairshot 123,456 41.3% 0.24 123 14 120.3 137.6"),
+        ("train", "fairshot 123,456 41.3% 0.24 123 4 120.3 137.6"),
         ("data", "open and verify the cache 1,200,000 4000.0"),
         ("teach", "predict one photo among 100,000 classes 123 12,500 100 missed"),
         ("bgmm", "novel classes, g~ 240 12.34 1234.56 100.0 12.34 1234.56 1e-06"),

@@ -111,6 +111,7 @@ def test_the_attention_learns_only_in_the_episodes():
     class Watching:
         fabric = SimpleNamespace(world_size=1)
         settings = type("S", (), {"model_copy": lambda self, update: update})()
+        reserve = staticmethod(lambda objective, data, settings: None)
 
         def train(self, objective, data, phase="base", settings=None):
             trained = {name for name, weight in objective.named_parameters() if weight.requires_grad}

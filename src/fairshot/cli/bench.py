@@ -173,6 +173,8 @@ def photos_command(
     """Accuracy of a store from five photos per class, and what it finds unknown, on photos of two benchmarks.
 
     Beside it, on the same features and draws: nearest means, logistic regression, shrinkage LDA.
+
+    Example: fairshot bench photos --draws 5
     """
     from fairshot.files import write_atomically
     from fairshot.models.presets import DEFAULT_PRESET

@@ -16,7 +16,7 @@ from fairshot.errors import UserError
 from fairshot.methods.method import MethodCard, MethodSettings
 from fairshot.methods.prototype_method import PrototypeMethod
 from fairshot.models.embedder import Embedder, Features, ModelSettings
-from fairshot.models.flips import Transform, average_appearances, mirrored
+from fairshot.models.flips import Transform
 from fairshot.models.heads import CosineHead, cosine_cross_entropy
 from fairshot.progress import SILENT, Reporter
 from fairshot.settings import PositiveRange
@@ -193,7 +193,6 @@ class SAVC(PrototypeMethod[SAVCSettings]):
 
     def embed(self, pictures: Pictures, reporter: Reporter = SILENT) -> Features:
         """Return the features of each picture under each transform, with mirror images if asked."""
-        views = fantasy_transforms(self.settings.fantasy)
-        mirror_images = [mirrored(view) for view in views] if self.views.mirror else []
-        features = self.embedder.embed_transformed(pictures, [*views, *mirror_images], reporter=reporter)
-        return {name: average_appearances(value, len(views)) for name, value in features.items()}
+        transforms = self.views.of_each_appearance(fantasy_transforms(self.settings.fantasy))
+        features = self.embedder.embed_transformed(pictures, transforms, reporter=reporter)
+        return {name: self.views.combine(value) for name, value in features.items()}

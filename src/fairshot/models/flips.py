@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -33,28 +33,32 @@ class FlipViews:
     @property
     def passes(self) -> int:
         """How often the network sees an image."""
-        return len(self.transforms)
+        return self.count * len(self.appearances)
 
     @property
-    def transforms(self) -> list[Transform]:
-        """One transform of the images per pass: all views of one appearance, then those of the next."""
-        views: list[Transform] = [unchanged, flipped] if self.flip else [unchanged]
+    def appearances(self) -> list[Transform]:
+        """The transforms of the images whose features are averaged."""
         appearances: list[Transform] = [unchanged]
         if self.corner_crops is not None:
             appearances += [corner_crop(self.corner_crops, bottom, right) for bottom, right in CORNERS]
         if self.mirror:
             appearances += [mirrored(appearance) for appearance in appearances]
-        return [applied_after(appearance, view) for appearance in appearances for view in views]
+        return appearances
+
+    @property
+    def transforms(self) -> list[Transform]:
+        """One transform of the images per pass: all views of one appearance, then those of the next."""
+        return self.of_each_appearance([unchanged, flipped] if self.flip else [unchanged])
+
+    def of_each_appearance(self, views: Sequence[Transform]) -> list[Transform]:
+        """Return the transforms of all passes if these are the views."""
+        return [applied_after(appearance, view) for appearance in self.appearances for view in views]
 
     def combine(self, features: Tensor) -> Tensor:
         """Turn the features of all passes (N, passes, d) into those of the views (N, V, d)."""
-        return average_appearances(features, self.count)
-
-
-def average_appearances(features: Tensor, views: int) -> Tensor:
-    """Average the features of appearances, one after the other and each in all views, to (N, views, d)."""
-    count, passes, width = features.shape
-    return features.view(count, passes // views, views, width).mean(1)
+        n, passes, width = features.shape
+        count = len(self.appearances)
+        return features.view(n, count, passes // count, width).mean(1)
 
 
 def unchanged(images: Tensor) -> Tensor:
