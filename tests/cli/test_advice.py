@@ -124,6 +124,8 @@ COMMAND_OR_OPTION = re.compile(rf"fairshot ({'|'.join(COMMANDS)})\b|({'|'.join(N
 def test_lower_rooms_name_no_option_and_no_command(room):
     found = Path(fairshot.__file__).parent / room
     for path in [found] if found.is_file() else found.rglob("*.py"):
+        if path.name == "card.py":  # what a stranger reads beside a pushed run, who knows no command yet
+            continue
         tree = ast.parse(path.read_text())
         docstrings = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
         for node in ast.walk(tree):

@@ -37,7 +37,7 @@ def test_parts_are_added_one_by_one(folder):
 
 def test_the_page_of_the_components_tells_what_lies_behind_them(folder):
     page = (folder / "components" / "ablation.md").read_text()
-    assert page.count("| sss") >= 6  # a line a row of table 2; the paper's are of CIFAR-100
+    assert page.count("| SSS") >= 6  # a line a row of table 2; the paper's are of CIFAR-100
     lines = {
         line.split("|")[1].strip(): line.split("|")[2:-1] for line in page.splitlines() if line[:2] == "| "
     }
@@ -74,7 +74,7 @@ def test_a_finished_training_is_used_and_not_repeated(folder):
     assert Result.read(folder / "components" / "sr").base is None
     page = (folder / "loaded" / "ablation.md").read_text()
     assert "Decisions by two kinds of features" in page
-    assert page.count("sss") >= 18  # six decisions in three tables
+    assert page.count("SSS") >= 18  # six decisions in three tables
     again = fairshot(folder, *command, "--fresh")
     assert again.process.exitcode == 0, again.stderr
     assert "is finished already" not in again.stderr

@@ -19,16 +19,13 @@ def list_command() -> None:
     from fairshot.methods import methods  # torch takes seconds to import, and --help needs none
     from fairshot.recipes import default_recipe, recipe_names
 
-    table = Table(
-        "method", "paper", "year", "what it does", "passes", "keeps\npictures", "knows\nfuture", box=None
-    )
+    table = Table("method", "paper, and what it does", "passes", "keeps\npictures", "knows\nfuture", box=None)
     for name, method in methods().items():
         card = method.card
         flags = ["yes" if flag else "no" for flag in (card.keeps_exemplars, card.knows_future)]
-        does = Text.assemble((f"{method.title()}: ", "bold"), f"{card.summary}.")
-        table.add_row(
-            name, card.paper, str(card.year or ""), does, str(method.passes(method.Settings())), *flags
-        )
+        paper = f" ({card.paper} {card.year})" if card.paper else ""
+        does = Text.assemble((method.title(), "bold"), f"{paper}: {card.summary}.")
+        table.add_row(name, does, str(method.passes(method.Settings())), *flags)
     CONSOLE.print(table)
     CONSOLE.print(f"\nbenchmarks  {'  '.join(benchmarks.names())}")
     recipes = Table("recipes of", f"methods, named as in {default_recipe('doodles')}", box=None)

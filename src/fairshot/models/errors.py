@@ -13,10 +13,14 @@ NAMED = 3  # tensors that a message names
 class UnknownBackbone(UserError):
     """A name that no backbone has."""
 
-    def __init__(self, name: str, names: Iterable[str]) -> None:
-        self.name = name
-        meant = did_you_mean(name, names) or "; for example resnet18, convnext_tiny"
-        super().__init__(f"{name!r} is neither a preset nor a model of timm{meant}")
+    def __init__(
+        self, name: str, others: Iterable[str], models: Iterable[str], setting: str | None = None
+    ) -> None:
+        self.name, self.setting = name, setting  # of the recipe, if it comes from one
+        others = list(others)
+        meant = did_you_mean(name, [*others, *models]) or "; for example resnet18, convnext_tiny"
+        place = f"{setting}: " if setting else ""
+        super().__init__(f"{place}{name!r} is neither one of {', '.join(others)} nor a model of timm{meant}")
 
 
 class CannotEmbed(UserError):
