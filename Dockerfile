@@ -6,10 +6,10 @@ COPY src src
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
 FROM python:3.12-slim
-# torch for CPUs; the default index of pip brings libraries for GPUs, some 5 GB.
-ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+# By default torch brings libraries for GPUs, some 5 GB; an index of torch for CPUs spares them (docs/containers.md).
+ARG TORCH_INDEX=
 RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels \
-    pip install --no-cache-dir --index-url "$TORCH_INDEX" "torch>=2.11" "torchvision>=0.26" \
+    PIP_INDEX_URL="$TORCH_INDEX" pip install --no-cache-dir "torch>=2.11" "torchvision>=0.26" \
     && pip install --no-cache-dir "$(echo /wheels/fairshot-*.whl)[photos,serve]"
 RUN useradd --create-home --uid 10001 fairshot && install --directory --owner fairshot /store
 COPY --chmod=755 docker/entrypoint.sh /usr/local/bin/fairshot-entrypoint
