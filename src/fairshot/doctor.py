@@ -48,7 +48,7 @@ class Device(BaseModel):
     name: str
     gpus: list[str]
     cores: int
-    memory: int | None  # bytes; unknown where the system does not tell
+    memory: int  # bytes
 
 
 class Diagnosis(BaseModel):
@@ -141,9 +141,7 @@ def _device() -> Device:
 
 
 def _described(name: str, gpus: list[str]) -> Device:
-    memory = None
-    if hasattr(os, "sysconf"):  # not on Windows
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Device(name=name, gpus=gpus, cores=os.cpu_count() or 1, memory=memory)
 
 

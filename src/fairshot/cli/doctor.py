@@ -30,10 +30,9 @@ def doctor_command(
         raise typer.Exit(bool(found.problems))
     device = found.device
     gpus = "; ".join(device.gpus) or "no GPU that torch can use"
-    memory = "" if device.memory is None else f", {device.memory / 1e9:.0f} GB memory"
     lines = [
         f"fairshot {found.version}, Python {found.python}, {found.platform}",
-        f"device: {device.name} ({gpus}), {device.cores} cores{memory}",
+        f"device: {device.name} ({gpus}), {device.cores} cores, {device.memory / 1e9:.0f} GB memory",
         "packages: " + ", ".join(f"{name} {number}" for name, number in found.packages.items()),
         *(f"PROBLEM: {problem}" for problem in found.problems),
         "",
