@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import shutil
 import signal
@@ -127,9 +128,9 @@ def broker(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """Run mosquitto; what it has to keep for clients survives its end."""
     assert BROKER is not None
     folder.mkdir(exist_ok=True)
-    folder.chmod(0o777)  # as root it becomes another user
     (folder / "mosquitto.conf").write_text(
         f"listener {port} 127.0.0.1\nallow_anonymous true\npersistence true\npersistence_location {folder}/\n"
+        f"user {getpass.getuser()}\n"  # started by root it would become another user, who may not write there
     )
     process = subprocess.Popen(
         [BROKER, "-c", str(folder / "mosquitto.conf")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
