@@ -32,7 +32,7 @@ BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiv
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Complete the navigation: a folder stands for its generated pages; what is not there is left out."""
+    """Complete the navigation: a folder stands for its generated pages."""
     config.nav = _navigation(config.nav, [*_documents(), *_generated()])
     return config
 
@@ -45,7 +45,7 @@ def _navigation(entries: Any, pages: list[str]) -> Any:
             found.append({title: _navigation(target, pages)})
         elif target.endswith("/"):
             found.append({title: [page for page in pages if page.startswith(target)]})
-        elif target in pages:
+        else:
             found.append(entry)
     return found
 

@@ -7,88 +7,103 @@ nothing is written, and a page whose tables are not those of the runs is an erro
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from fairshot.evaluation.metrics import Metrics
 from fairshot.evaluation.result import Result
-from fairshot.reporting.groups import Spread, spread_text
+from fairshot.reporting.groups import Group, Spread, is_baseline, ranked, spread_text
+from fairshot.reporting.tables import UNKNOWN, conditions
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "README.md", ROOT / "results" / "README.md")
 TABLE = re.compile(r"(<!-- table: (\w+) (\w+) -->\n).*?(<!-- end of table -->\n)", re.DOTALL)
 FOLDER = re.compile(r"(\w+)-seed\d+")
-TITLES = {"ncm": "NCM, the baseline", "bidist": "BiDist"}
 UNLISTED = {"sss_bgmm"}  # another decision on trainings of SSS: it has tables of its own
-COLUMNS = {  # by what a column is called: the property of the metrics, whether it has a deviation, its best
-    "short": {
-        "Overall": ("overall_avg", True, None),
-        "Base": ("base_avg", False, max),
-        "Novel (Inc)": ("inc_avg", False, max),
-        "Base/Inc": ("base_inc", False, min),
-        "Harmonic mean": ("harmonic_mean_avg", False, max),
-    },
+SHORT = {  # by what a column is called: the property of the metrics, and which of its values is bold
+    "Overall": ("overall_avg", None),
+    "Base": ("base_avg", max),
+    "Novel (Inc)": ("inc_avg", max),
+    "Base/Inc": ("base_inc", min),
+    "Harmonic mean": ("harmonic_mean_avg", max),
+}
+COLUMNS = {
+    "short": SHORT,
+    "terms": SHORT,
     "full": {
-        "average": ("overall_avg", True, None),
-        "last": ("last", True, None),
-        "Base avg": ("base_avg", True, None),
-        "Inc avg": ("inc_avg", True, None),
-        "Base/Inc": ("base_inc", True, None),
-        "harmonic mean": ("harmonic_mean_avg", True, None),
+        "average": ("overall_avg", None),
+        "last": ("last", None),
+        "Base avg": ("base_avg", None),
+        "Inc avg": ("inc_avg", None),
+        "Base/Inc": ("base_inc", None),
+        "harmonic mean": ("harmonic_mean_avg", None),
     },
     "balance": {
-        "Overall avg": ("overall_avg", True, None),
-        "Base avg": ("base_avg", True, None),
-        "Inc avg": ("inc_avg", True, None),
-        "Base/Inc": ("base_inc", True, None),
-        "CInc/PInc": ("cinc_pinc", True, None),
-        "BICP": ("bicp", True, None),
-        "harmonic mean avg": ("harmonic_mean_avg", True, None),
+        "Overall avg": ("overall_avg", None),
+        "Base avg": ("base_avg", None),
+        "Inc avg": ("inc_avg", None),
+        "Base/Inc": ("base_inc", None),
+        "CInc/PInc": ("cinc_pinc", None),
+        "BICP": ("bicp", None),
+        "harmonic mean avg": ("harmonic_mean_avg", None),
     },
 }
+TERMS = {
+    "Images": "images",
+    "Budget": "budget",
+    "Passes": "passes",
+    "Keeps": "stores",
+}  # as a report has them
 
 
 def table(benchmark: str, columns: str) -> str:
-    """Return the table of all methods on a benchmark, the highest average overall accuracy first."""
-    wanted = COLUMNS[columns]
-    rows = sorted(runs(benchmark).items(), key=lambda row: -_spread(row[1], "overall_avg").mean)
-    counted = columns == "full"
-    lines = [["", *["seeds"] * counted, *wanted], ["---"] * (1 + counted + len(wanted))]
-    best = {
-        key: choose(_spread(each, key).mean for _, each in rows)
-        for key, _, choose in wanted.values()
-        if choose
-    }
-    for method, metrics in rows:
-        cells = []
-        for key, deviation, _ in wanted.values():
-            spread = _spread(metrics, key)
-            bold = "**" * (spread.mean == best.get(key))
-            cells.append(spread_text(spread if deviation else Spread(spread.mean), bold=bold))
-        lines.append([_title(method), *[str(len(metrics))] * counted, *cells])
+    """Return the table of all methods on a benchmark, the highest harmonic mean first."""
+    groups, wanted = ranked(runs(benchmark)), COLUMNS[columns]
+    further = _terms(groups) if columns == "terms" else {}
+    if columns == "full":
+        further = {"seeds": [str(len(group.results)) for group in groups]}
+    cells = {title: _cells(groups, key, best) for title, (key, best) in wanted.items()}
+    shown = further | cells if columns == "full" else cells | further
+    lines = [["", *shown], ["---"] * (1 + len(shown))]
+    lines += [[_title(group), *(shown[title][i] for title in shown)] for i, group in enumerate(groups)]
     return (
         "".join(f"| {' | '.join(line)} |\n" for line in lines).replace("|  |", "| |").replace(" --- ", "---")
     )
 
 
-def runs(benchmark: str) -> dict[str, list[Metrics]]:
-    """Return the metrics of the seeds of each method."""
-    found: dict[str, list[Metrics]] = {}
+def runs(benchmark: str) -> list[Group]:
+    """Return the seeds of each method."""
+    found: dict[str, list[Result]] = {}
     for folder in sorted((ROOT / "results" / benchmark).iterdir()):
         named = FOLDER.fullmatch(folder.name)
         if named and named[1] not in UNLISTED:
-            found.setdefault(named[1], []).append(Result.read(folder).metrics)
-    return found
+            found.setdefault(named[1], []).append(Result.read(folder))
+    return [Group(method, tuple(results)) for method, results in found.items()]
 
 
-def _spread(metrics: Sequence[Metrics], key: str) -> Spread:
-    spread = Spread.of([getattr(each, key) for each in metrics])
+def _cells(groups: Sequence[Group], key: str, best: Callable[[Iterable[float]], float] | None) -> list[str]:
+    """Return a column of accuracies, means with their deviations, the best in bold."""
+    spreads = [_spread(group, key) for group in groups]
+    bold = best(spread.mean for spread in spreads) if best else None
+    return [spread_text(spread, bold="**" * (spread.mean == bold)) for spread in spreads]
+
+
+def _terms(groups: Sequence[Group]) -> dict[str, list[str]]:
+    """Return on what terms the methods were run; without columns that no run has recorded."""
+    known = [conditions(group).values for group in groups]
+    columns = {title: [values[key] for values in known] for title, key in TERMS.items()}
+    if set(columns["Images"]) == {UNKNOWN}:  # runs of an earlier version
+        del columns["Images"], columns["Budget"]
+    return columns
+
+
+def _spread(group: Group, key: str) -> Spread:
+    spread = group.summary(lambda metrics: getattr(metrics, key))
     assert spread is not None, key
     return spread
 
 
-def _title(method: str) -> str:
-    return TITLES.get(method, method.replace("_", "-").upper())
+def _title(group: Group) -> str:
+    return f"{group.title}, the baseline" if is_baseline(group.results[0].method) else group.title
 
 
 def written(page: Path) -> str:

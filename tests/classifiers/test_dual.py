@@ -225,7 +225,8 @@ def test_a_left_out_shot_is_scored_as_by_its_class_without_it(chosen):
     assert torch.equal(found.transferable[:, :BASE], classifier.scores(shots).transferable[:, :BASE])
 
 
-def test_the_covariance_of_shots_whitens_too():
+@pytest.mark.parametrize("whitening", [20, 12], ids=["all shots whiten", "some shots whiten"])
+def test_the_covariance_of_shots_whitens_too(whitening):
     """Each score, and each left-out one, against the metric written out."""
     torch.manual_seed(0)
     space = Whitening(0.5, 0.3 * torch.rand(1, WIDTH), torch.eye(WIDTH)[None] + 0.1)
@@ -233,19 +234,25 @@ def test_the_covariance_of_shots_whitens_too():
     g, labels, weight = torch.rand(20, 1, WIDTH), torch.arange(20) % 4, 0.5
     shots = {"g": g, "g_tilde": g}
     base = DualClassifier.fit(chosen, take(shots, slice(0)), labels[:0], 0, space)
-    classifier = base.extend(shots, labels).with_shot_covariance(shots, labels, weight)
+    classifier = base.extend(shots, labels).with_shot_covariance(
+        take(shots, slice(whitening)), labels[:whitening], weight
+    )
     values = space.transform(g.double())[:, 0]
+
+    def scattered(rows):
+        rows = rows & (torch.arange(20) < whitening)
+        means = torch.stack([values[rows & (labels == c)].mean(0) for c in range(4)])
+        return values[rows] - means[labels[rows]]
 
     def expected(x, rows, factor):
         P = torch.stack([values[rows & (labels == c)].mean(0) for c in range(4)])
-        residuals = values[rows] - P[labels[rows]]
+        residuals = scattered(rows)
         metric = torch.linalg.inv(torch.eye(WIDTH).double() + factor * residuals.T @ residuals)
         distance = ((x - P) @ metric * (x - P)).sum(1)
         return P @ metric @ x / ((x @ metric @ x) * (P @ metric * P).sum(1)).sqrt(), distance
 
     every = torch.ones(20, dtype=torch.bool)
-    means = torch.stack([values[labels == c].mean(0) for c in range(4)])
-    factor = weight * WIDTH / float((values - means[labels]).square().sum())
+    factor = weight * WIDTH / float(scattered(every).square().sum())
     scores, left_out = classifier.decide(shots).scores, classifier.left_out_scores(shots, labels)
     distances = classifier.left_out_distances(shots, labels)
     for row in (0, 7, 19):

@@ -234,3 +234,12 @@ def test_labelled_samples_give_the_mean_of_all_samples():
     late, counts = calibrate_labelled(late, counts, features[16:], labels[16:])
     torch.testing.assert_close(late, prototypes(features, labels, range(3)))
     assert counts.tolist() == [7, 7, 6]
+
+
+def test_weights_below_one_give_the_weighted_mean_of_all_samples():
+    features, labels, weights = random(6, 2, 3), torch.zeros(6, dtype=torch.int64), torch.full((6,), 0.1)
+    late, counts = prototypes(features[:2], labels[:2], range(1), weights[:2]), weights[:2].sum()[None]
+    for part in (slice(2, 4), slice(4, 6)):
+        late, counts = calibrate_labelled(late, counts, features[part], labels[part], weights[part])
+    torch.testing.assert_close(late, prototypes(features, labels, range(1)))
+    assert counts.tolist() == [pytest.approx(0.6)]

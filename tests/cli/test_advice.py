@@ -106,7 +106,7 @@ def test_own_photos_on_a_cpu_are_first_advised_a_store_on_frozen_weights_then_a_
     text = with_advice(notice, {"--set", "--data"})
     places = [
         "fairshot new STORE",
-        "fairshot teach STORE NAME 'my photos'/NAME",
+        "fairshot teach STORE 'my photos'",
         "fairshot run folder/ncm --data",
     ]
     found = [text.index(each) for each in [*places, "model.weights=", "model.backbone=tiny"]]

@@ -28,7 +28,8 @@ def executed(name: str, monkeypatch: pytest.MonkeyPatch) -> str:
     for large, small in SMALL.get(name, {}).items():
         (cell,) = (cell for cell in code if large in cell.source)
         cell.source = cell.source.replace(large, small)
-    NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(EXAMPLES)}}).execute()
+    resources = {"metadata": {"path": str(EXAMPLES)}}
+    NotebookClient(notebook, timeout=240, startup_timeout=240, resources=resources).execute()
     return "".join(output.text for cell in code for output in cell.outputs if output.output_type == "stream")
 
 

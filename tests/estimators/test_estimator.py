@@ -478,7 +478,7 @@ def test_ctrl_c_in_fit_is_ctrl_c_and_keeps_what_was_learnt(instant, monkeypatch)
         ({"intra": "perhaps"}, r"method\.intra: "),
         ({"views": {"crop_areas": 1}}, r"views\.crop_areas: unknown key; did you mean crop_area\?"),
         ({"method": {"lam": [0.4, 1.2]}}, r"method\.lam\.1: "),
-        ({"backbone": "resnet7"}, "'resnet7' is neither a preset nor a model of timm"),
+        ({"backbone": "resnet7"}, "model.backbone: 'resnet7' is neither"),
         ({"seed": -1}, r"seed: expected a whole number"),
         ({"device": "tpu"}, r"device: 'tpu' was given"),
     ],

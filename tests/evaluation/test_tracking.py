@@ -27,7 +27,8 @@ SMALL = [
     *("model.size=14", "training.epochs=2", "training.batch=60"),
 ]
 SETS = [part for key in SMALL for part in ("--set", key)]
-OFFLINE = partial(set_environment, {"WANDB_MODE": "offline"})  # in the process of a command
+PATIENT = {"WANDB__SERVICE_WAIT": "300"}  # seconds for the process of wandb to start
+OFFLINE = partial(set_environment, {"WANDB_MODE": "offline", **PATIENT})  # in the process of a command
 FLAGS = ["--device", "cpu", "--out", "run"]
 
 
@@ -127,6 +128,7 @@ def test_a_tracker_that_is_not_there_or_refuses_is_said_before_anything_is_train
             run(recipe, asked)
     assert not out.exists()
     pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB__SERVICE_WAIT", PATIENT["WANDB__SERVICE_WAIT"])
     monkeypatch.setenv("WANDB_MODE", "online")
     monkeypatch.setenv("WANDB_API_KEY", "")
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:1")

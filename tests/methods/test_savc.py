@@ -10,6 +10,7 @@ from fairshot.benchmarks.pictures import Pictures
 from fairshot.errors import UserError
 from fairshot.methods.savc import SAVC, FantasyContrast, SAVCSettings, fantasy_transforms
 from fairshot.models.embedder import ModelSettings
+from fairshot.models.flips import FlipViews
 from support.toys import VIEWS, after_base, toy_method, toy_stream, uniform
 
 
@@ -135,3 +136,15 @@ def test_twelve_transforms_cost_twelve_passes_and_need_colours():
     assert images == SAVC.passes(settings) == 12
     with pytest.raises(UserError, match=r"method\.fantasy"):
         SAVC(settings, model, channels=1, base_classes=2)
+
+
+def test_mirror_images_are_averaged_within_each_transform():
+    model = ModelSettings(backbone="tiny", size=10)
+    method = SAVC(SAVCSettings(queue=4), model, channels=3, base_classes=2)
+    array = np.random.default_rng(0).integers(0, 255, (3, 10, 10, 3), dtype=np.uint8)
+    plain, mirrored = (
+        method.embed(Pictures.from_array(each))["g"] for each in (array, array[:, :, ::-1].copy())
+    )
+    assert plain.shape[:2] == (3, 2)
+    method.views = FlipViews(mirror=True)
+    torch.testing.assert_close(method.embed(Pictures.from_array(array))["g"], (plain + mirrored) / 2)

@@ -125,6 +125,7 @@ def test_a_file_of_weights_takes_the_place_of_pretrained_ones(tmp_path):
     recipe = load_recipe("cub200/ncm", [f"model.weights={tmp_path / 'weights.pth'}"])
     assert (recipe.model.backbone, recipe.model.pretrained) == ("resnet18", False)
     assert recipe.model.weights_sha256 == hashlib.sha256(b"weights").hexdigest()
+    assert load_recipe("cub200/ncm", ["model.weights=null"]).model.pretrained  # nothing takes their place
     with pytest.raises(UnusableWeights):
         load_recipe("cub200/ncm", ["model.weights=nowhere.pth"])
     with pytest.raises(UserError, match=r"model\.weights: model\.pretrained loads others"):

@@ -21,7 +21,7 @@ from fairshot import cli, files
 from fairshot.errors import CannotWrite, UserError
 from fairshot.files import PARTIAL, remove_partial, write_atomically
 from fairshot.server.errors import status_of
-from fairshot.teaching import Store, database, export_archive, folders, import_archive
+from fairshot.teaching import Records, Store, database, export_archive, folders, import_archive
 from fairshot.teaching.database import DATABASE
 from fairshot.teaching.network import EMBEDDER
 from support.commands import fairshot
@@ -118,6 +118,29 @@ def test_a_store_that_cannot_be_written_is_read(tmp_path: Path, monkeypatch: pyt
     as_on_a_read_only_disk(monkeypatch)
     with pytest.raises(UserError, match="not completed"):
         Store(tmp_path / "killed")
+
+
+def test_a_store_that_was_changed_without_its_network_and_cannot_be_written_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("store", "other"):
+        with make_store(tmp_path / name, base=(), sr_width=None) as store:
+            store.teach("yak", YAKS)
+            store.teach("emu", drawings("emu", 3))
+    with Records(tmp_path / "store") as records, Store(tmp_path / "other") as expected:
+        records.rename("yak", "ox")
+        expected.rename("yak", "ox")
+        answers, digest = expected.predict(YAKS), expected.digest()
+    before = all_of(tmp_path / "store")
+    as_on_a_read_only_disk(monkeypatch)
+    with Store(tmp_path / "store") as store:
+        assert store.predict(YAKS) == answers
+        assert store.digest() == digest
+        assert [event.kind for event in store.history()] == ["rename", "teach", "teach", "new"]
+        with pytest.raises(CannotWrite, match="nothing was changed"):
+            store.forget("ox")
+        assert store.digest() == digest
+    assert all_of(tmp_path / "store") == before
 
 
 def test_a_store_in_a_read_only_folder_is_read(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_a_wrong_answer_is_corrected_and_right_when_asked_again(
     page.locator("#unsure-chooser .option.new").click()
     visit.shows("#toast", "emu: 3 photos")
     page.locator("#unsure-none").wait_for()
-    assert httpx.get(f"{served.url}/api/recent").json() == []
+    assert httpx.get(f"{served.url}/api/recent", timeout=60).json() == []
 
     # which class needs more, and the cards
     visit.open("Classes")
@@ -132,7 +132,7 @@ def test_live_answers_wait_for_each_other_and_photos_are_recorded(
     page.wait_for_function("() => flights.done >= 3")
     page.locator("#answer .verdict").wait_for()
     assert page.evaluate("flights.most") == 1
-    assert httpx.get(f"{served.url}/api/recent").json() == []  # frames are not kept
+    assert httpx.get(f"{served.url}/api/recent", timeout=60).json() == []  # frames are not kept
     page.locator("#answer .correct").click()
     page.locator("#question .preview img").wait_for()  # the frame that is spoken of
     assert page.evaluate("document.querySelector('#question video').srcObject") is None

@@ -20,7 +20,7 @@ from fairshot.studies.tradeoff import (
     NoGate,
     _gate_of_run,
     _gated_recipe,
-    _look_into_mirror,
+    _set_mirror,
     choose,
     evaluate,
     search,
@@ -145,7 +145,7 @@ def test_gates_decide_on_the_features_of_other_methods_too(name):
     assert plain.bank.g.shape[0] == plain.bank.g_tilde.shape[0]
     if name != "savc":  # without an SR module of its own, g~ is g
         assert torch.equal(plain.bank.g, plain.bank.g_tilde)
-    _look_into_mirror(method, mirror=True)
+    _set_mirror(method, mirror=True)
     mirrored = cache_stream(method, stream)
     assert mirrored.bank.g.shape == plain.bank.g.shape
     flipped = stream.sessions[0].test.pictures

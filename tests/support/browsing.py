@@ -34,7 +34,7 @@ class Visit:
     @classmethod
     def begin(cls, browser: Any, url: str, script: str = "", **options: Any) -> Visit:
         page = browser.new_page(viewport={"width": 1180, "height": 1000}, **options)
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(120_000)  # a busy machine is slow
         visit = cls(page, [], [])
         page.on("request", lambda request: visit.requests.append(request.url))
         page.on(

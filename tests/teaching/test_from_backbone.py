@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import math
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,19 +17,22 @@ from PIL import Image
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
+from fairshot.classifiers.dual import DualClassifier
 from fairshot.cli import app
 from fairshot.cli.advice import advice
 from fairshot.errors import UserError
 from fairshot.models import weights as weights_module
 from fairshot.models.backbones import build_backbone, model_settings
-from fairshot.models.embedder import ModelSettings
+from fairshot.models.embedder import Features, ModelSettings
 from fairshot.models.errors import PretrainedWeightsMissing, UnknownBackbone, UnusableWeights, WeightsDoNotFit
 from fairshot.models.presets import DEFAULT_PRESET, PRESETS
 from fairshot.speed.teach import measure_store
-from fairshot.teaching import Store, backbone_spec, sr_training
+from fairshot.teaching import Store, backbone_spec, run_spec, sr_training
 from fairshot.teaching.backbone_spec import from_backbone
 from fairshot.teaching.background import no_background
-from fairshot.teaching.sr_training import BaseFeatures, Comparison, compare, train_sr
+from fairshot.teaching.confidence import Trials
+from fairshot.teaching.held_out import trials_of
+from fairshot.teaching.sr_training import BaseFeatures, Comparison, compare
 
 BACKBONE = "test_resnet"  # a ResNet of timm's own tests: three thin blocks, 160 pixels
 
@@ -117,6 +120,13 @@ def test_sr_is_kept_if_held_out_photos_say_that_it_pays(
     found = Comparison((0.5, 0.75 if pays else 0.25), (0.5, 0.75))
     monkeypatch.setattr(backbone_spec, "compare", lambda *_: found)
     base = photos(tmp_path / "base", 4, 10)
+    judged: list[DualClassifier] = []
+
+    def trials(classifier: DualClassifier, features: Features, labels: torch.Tensor) -> Trials:
+        judged.append(classifier)
+        return trials_of(classifier, features, labels)
+
+    monkeypatch.setattr(run_spec, "trials_of", trials)
     spec = from_backbone(BACKBONE, weights, base, epochs=2)
     assert sorted(spec.names) == [f"class {number}" for number in range(4)]
     assert spec.network.shape_tilde == ((1, 32) if pays else None)
@@ -127,6 +137,10 @@ def test_sr_is_kept_if_held_out_photos_say_that_it_pays(
     with Store.create(tmp_path / "store", spec) as store:
         assert {info.trained_on for info in store.classes()} == {8}
         assert len(store.base_samples().classes) == 32
+        gates = judged[0].gate, store.snapshot().classifier.gate  # confidence is that of how it answers
+        spaces = [gate.space.matrix for gate in gates if gate is not None and gate.space is not None]
+        torch.testing.assert_close(*spaces)
+        assert (gates[0] is spec.classifier.gate) == pays  # only without SR do photos whiten
         store.teach("new", sorted((photos(tmp_path / "more", 5, 5) / "class 4").iterdir()))
         assert len(store.predict(sorted((base / "class 1").iterdir())[:3])) == 3
 
@@ -144,19 +158,26 @@ def base_features(spread: float) -> BaseFeatures:
 
 
 def test_sr_is_judged_on_classes_that_it_was_not_trained_on() -> None:
-    """Where g answers all right, SR cannot pay; without time it is as it was drawn."""
-    easy = compare(no_background(1, 12), base_features(0.1), 3, time.monotonic() + 60)
+    """Where g answers all right, SR cannot pay."""
+    easy = compare(no_background(1, 12), base_features(0.1), 3, math.inf)
+    assert easy is not None
     assert easy.accuracy[0] == 1
     assert easy.auroc[0] == 1
     assert not easy.pays
-    features = base_features(0.1)
-    never, trained = (
-        train_sr(features.g, features.labels, 6, 1, time.monotonic() + seconds) for seconds in (-1, 60)
-    )
-    assert not torch.equal(never[0].weight, trained[0].weight)
     assert Comparison((0.5, 0.6), (0.7, 0.7)).pays
     assert not Comparison((0.5, 0.5), (0.7, 0.7)).pays
     assert not Comparison((0.5, 0.6), (0.7, 0.6)).pays
+
+
+def test_without_time_sr_is_left_out(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compare(no_background(1, 12), base_features(0.1), 3, -math.inf) is None
+    monkeypatch.setenv("FAIRSHOT_CACHE", str(tmp_path / "cache"))
+    base = photos(tmp_path / "base", 4, 4)
+    for compared in (None, Comparison((0.5, 0.75), (0.5, 0.75))):  # the time was up before, or meanwhile
+        monkeypatch.setattr(backbone_spec, "compare", lambda *_, found=compared: found)
+        spec = from_backbone(BACKBONE, weights, base, max_minutes=-1)
+        assert spec.network.shape_tilde is None
+        assert "the time was up" in spec.remark
 
 
 def test_weights_that_do_not_fit_are_refused(weights: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from fairshot import documents
 from fairshot.cli import app
-from fairshot.errors import FileRefused
+from fairshot.errors import CannotWrite, FileRefused
 from fairshot.teaching.errors import ExportRefused
 from fairshot.teaching.label_exports import Box, read_export
 from fairshot.teaching.names import folder_name
@@ -239,3 +239,20 @@ def test_the_command_says_what_it_did(images: Path, tmp_path: Path) -> None:
     assert "1 photos of 1 classes" in told
     assert "skipped gone.jpg" in told
     assert "the folder of a/b is called a b" in told
+
+
+def test_a_name_that_no_file_can_have_is_skipped(images: Path, tmp_path: Path) -> None:
+    named = [{"id": 1, "file_name": "x" * 900 + ".jpg"}, {"id": 2, "file_name": "images/one.jpg"}]
+    labels = [{"image_id": number, "category_id": 1} for number in (1, 2)]
+    report = import_photos(write(images, coco(named, labels, red=1)), tmp_path / "out")
+    assert (report.written, len(report.skipped)) == (1, 1)
+
+
+def test_a_disk_that_cannot_be_written_is_no_fault_of_the_images(images: Path, tmp_path: Path) -> None:
+    export = write(
+        images,
+        coco([{"id": 1, "file_name": "images/one.jpg"}], [{"image_id": 1, "category_id": 1}], red=1),
+    )
+    (tmp_path / "out").write_text("a file where a folder should be")
+    with pytest.raises(CannotWrite):
+        import_photos(export, tmp_path / "out")

@@ -103,7 +103,8 @@ def test_curves_are_those_of_plain_loops(store: Store, monkeypatch: pytest.Monke
     )  # the loops had something to tell
 
 
-def test_a_space_that_photos_whiten_is_that_without_the_class() -> None:
+@pytest.mark.parametrize("whitening", [5, 3], ids=["all shots whiten", "some shots whiten"])
+def test_a_space_that_photos_whiten_is_that_without_the_class(whitening: int) -> None:
     draw = torch.Generator().manual_seed(0)
     g = torch.randn(20, 2, 6, generator=draw)
     labels = torch.arange(4).repeat_interleave(5)
@@ -111,9 +112,11 @@ def test_a_space_that_photos_whiten_is_that_without_the_class() -> None:
     space = Whitening(1.0, torch.zeros(2, 6), torch.randn(2, 6, 6, generator=draw))
     empty = TransferableClassifier.in_space(space, torch.zeros(0, 2, 6), torch.zeros(0, dtype=torch.int64))
     before = empty.extended(empty.project(g.double()), labels, range(4))
-    gate = before.with_shot_covariance(g, labels, 0.5)
+    chosen = torch.arange(20) % 5 < whitening
+    gate = before.with_shot_covariance(g[chosen], labels[chosen], 0.5)
+    assert gate.scatter is not None
     others = torch.tensor([[5 * (i // 5) + (i + step) % 5 for step in (1, 2)] for i in range(20)])
-    found = gate.few_shot_scores(gate.project(g.double()), labels, others)
+    (found,) = gate.few_shot_scores(gate.project(g.double()), labels, [others])
     values = before.project(g.double()).values
     for shot in range(20):
         for column in range(4):
@@ -121,9 +124,10 @@ def test_a_space_that_photos_whiten_is_that_without_the_class() -> None:
             for view in range(2):
                 scatter = torch.eye(6, dtype=torch.float64)
                 for each in range(4):
-                    residuals = values[labels == each, view] - values[labels == each, view].mean(0)
+                    some = values[chosen & (labels == each), view]
+                    residuals = some - some.mean(0)
                     if each != labels[shot]:
-                        scatter += gate.scatter[view] * residuals.T @ residuals
+                        scatter += gate.scatter.factors[view] * residuals.T @ residuals
                 metric, x = torch.linalg.inv(scatter), values[shot, view]
                 members = others[shot] if column == labels[shot] else labels == column
                 p = values[members, view].mean(0)

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from fairshot.teaching.confidence import AS_SOFTMAX, Confidence, Decisions, Logistic, Trials
+from fairshot.models.presets import DEFAULT_PRESET
+from fairshot.teaching.background import background_of
+from fairshot.teaching.confidence import AS_SOFTMAX, PRIOR_TRIALS, Confidence, Decisions, Logistic, Trials
 from fairshot.teaching.held_out import trials_of
 from support.stores import drawings, make_store
 
@@ -112,3 +114,26 @@ def test_features_without_trials_keep_their_model() -> None:
     fitted = Logistic.fit(only, trials.right[chosen], trials.weights[chosen], default)
     assert fitted.specific == default.specific
     assert fitted.transferable != default.transferable
+
+
+def test_a_prior_is_moved_to_the_most_probable_model_whatever_the_photos_say() -> None:
+    """Also when photos of unknown classes are more like a class than its own, as with wrong labels."""
+    background = background_of(DEFAULT_PRESET)
+    assert background is not None
+    prior = background.settings.prior.known
+    draw = torch.Generator().manual_seed(0)
+    known = torch.arange(300) < 150
+    similarity = torch.where(known, 0.35, 0.55) + 0.1 * torch.rand(300, generator=draw)
+    lead = torch.where(known, 0.01, 0.1) * torch.rand(300, generator=draw)
+    distance = torch.where(known, 0.5, 0.0) + 0.3 * torch.randn(300, generator=draw)
+    signals = [similarity, lead, torch.full((300,), 3.4), torch.full((300,), 0.2), distance]
+    decisions = Decisions(torch.stack(signals, dim=1), torch.zeros(300, dtype=torch.bool))
+    found = torch.tensor(prior.moved(decisions, known, torch.ones(300)).transferable, dtype=torch.float64)
+    X = torch.cat([torch.ones(300, 1), decisions.signals], dim=1).double()
+    pull = (
+        PRIOR_TRIALS
+        * torch.tensor(prior.information).double()
+        @ (found - torch.tensor(prior.weights).double())
+    )
+    gradient = X.T @ (torch.sigmoid(X @ found) - known.double()) + pull
+    assert float(gradient.abs().max()) < 1e-3  # whole steps of Newton's method end above 100 here

@@ -36,6 +36,7 @@ def test_pictures_are_answered_as_by_predict_once_and_as_they_come(
     first = put(tmp_path / "in", "2026/a.png")
     put(tmp_path / "in", ".hidden/no.png")
     (tmp_path / "in" / "notes.txt").write_text("no picture")
+    os.mkfifo(tmp_path / "in" / "pipe.png")
     with watching(shop, source(shop, tmp_path / "in", journal), journal) as running:
         wait_for(lambda: len(running.records) == 1)
         put(tmp_path / "in", "b.png", "emu")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import shutil
 import signal
@@ -90,6 +91,21 @@ def test_of_frames_only_the_latest_wait(journal: Journal, monkeypatch: pytest.Mo
     assert journal.count_waiting() == 0
 
 
+def test_a_watch_does_not_go_on_without_a_receiver_that_fails_for_good(journal: Journal) -> None:
+    class Broken(Webhook):
+        def deliver(self, message: str) -> None:
+            raise UnicodeError(message)
+
+    journal.record([FRAME], [{"webhook": "1"}])
+    delivery = Delivery(journal, Broken("http://localhost"), Said())
+    wait_for(lambda: delivery.problem is not None)
+    with pytest.raises(UnicodeError):
+        delivery.wake()
+    with pytest.raises(UnicodeError):
+        delivery.end(patient=True)
+    assert journal.count_waiting() == 1
+
+
 @pytest.mark.parametrize("url", ["ftp://host/x", "http://", "nothing", "file:///etc/passwd"])
 def test_addresses_that_nothing_can_be_sent_to(url: str) -> None:
     with pytest.raises(BadAddress):
@@ -112,9 +128,9 @@ def broker(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """Run mosquitto; what it has to keep for clients survives its end."""
     assert BROKER is not None
     folder.mkdir(exist_ok=True)
-    folder.chmod(0o777)  # as root it becomes another user
     (folder / "mosquitto.conf").write_text(
         f"listener {port} 127.0.0.1\nallow_anonymous true\npersistence true\npersistence_location {folder}/\n"
+        f"user {getpass.getuser()}\n"  # started by root it would become another user, who may not write there
     )
     process = subprocess.Popen(
         [BROKER, "-c", str(folder / "mosquitto.conf")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

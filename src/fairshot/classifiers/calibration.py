@@ -60,5 +60,6 @@ def calibrate_labelled(
     sums, fresh = class_sums(features, labels, range(len(prototypes)), weights)
     total = counts + (fresh.to(counts.dtype) if weights is None else fresh)
     weighted = counts.to(sums)[:, None, None] * prototypes + sums
-    means = (weighted / total.to(sums).clamp(min=1)[:, None, None]).to(prototypes.dtype)
+    parts = torch.where(total > 0, total.to(sums), 1.0)
+    means = (weighted / parts[:, None, None]).to(prototypes.dtype)
     return torch.where((fresh > 0)[:, None, None], means, prototypes), total

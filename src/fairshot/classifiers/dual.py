@@ -14,7 +14,8 @@ have "weights" (N,) too, which prototypes without a gate are made with.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -272,9 +273,8 @@ class DualClassifier:
         if self.gate is None:
             scores.transferable[own] = left_out(self.h.means, g)
         else:
-            bare = self.gate.left_out_scores(self.gate.project(g), labels).float()
-            some = slice(None) if self.gate.scatter else own
-            scores.transferable[some] = self._with_bias(bare)[some]
+            bare = self.gate.left_out_scores(self.gate.project(g), labels)
+            scores.transferable.copy_(self._replaced(scores.transferable, bare, own))
         if scores.specific is not scores.transferable:
             scores.specific[own] = left_out(self.h_tilde.means, g_tilde)
         if scores.pre is not None:
@@ -292,32 +292,41 @@ class DualClassifier:
         """Decide by scores (N, C) of both kinds of features."""
         return combine(self.settings.decision, transferable, specific, self.base_classes, pre)
 
-    def few_shot_scores(self, shots: Features, labels: Tensor, others: Tensor) -> Scores:
+    def few_shot_scores(self, shots: Features, labels: Tensor, others: Sequence[Tensor]) -> Iterator[Scores]:
         """Return the scores of shots of novel classes, each compared with its class made of other shots.
 
-        `others` (N, k) are the positions of the k shots that the class of each shot is made of. All other
-        classes, Resistance and the bias of a gate are as they are; a space that shots whiten is that without
-        the shots of the class.
+        Each of `others` (N, k) gives one table of scores: the positions of the k shots that the class of each
+        shot is made of. All other classes, Resistance and the bias of a gate are as they are; a space that
+        shots whiten is that without the shots of the class.
         """
         scores = self.scores(shots)
         g, g_tilde = shots["g"].double(), shots["g_tilde"].double()
         own = torch.arange(len(labels), device=labels.device), labels
 
-        def made_of(values: Tensor) -> Tensor:
+        def made_of(values: Tensor, each: Tensor) -> Tensor:
             plain = TransferableClassifier.plain(values[:0], labels[:0])
-            return plain.made_of(plain.project(values), others).float()
+            return plain.made_of(plain.project(values), each).float()
 
-        if self.gate is None:
-            scores.transferable[own] = made_of(g)
-        else:
-            bare = self.gate.few_shot_scores(self.gate.project(g), labels, others).float()
-            some = slice(None) if self.gate.scatter else own
-            scores.transferable[some] = self._with_bias(bare)[some]
-        if scores.specific is not scores.transferable:
-            scores.specific[own] = made_of(g_tilde)
-        if scores.pre is not None:
-            scores.pre[own] = made_of(joined(g, g_tilde))
-        return scores
+        gated: Iterable[Tensor | None] = itertools.repeat(None)
+        if self.gate is not None:
+            gated = self.gate.few_shot_scores(self.gate.project(g), labels, others)
+        for each, bare in zip(others, gated, strict=False):
+            if bare is None:
+                transferable = scores.transferable.index_put(own, made_of(g, each))
+            else:
+                transferable = self._replaced(scores.transferable, bare, own)
+            specific, pre = transferable, scores.pre
+            if scores.specific is not scores.transferable:
+                specific = scores.specific.index_put(own, made_of(g_tilde, each))
+            if pre is not None:
+                pre = pre.index_put(own, made_of(joined(g, g_tilde), each))
+            yield Scores(transferable, specific, pre)
+
+    def _replaced(self, scores: Tensor, bare: Tensor, own: tuple[Tensor, Tensor]) -> Tensor:
+        """Put in scores that have no bias yet: those of the own classes or, in another space, all."""
+        assert self.gate is not None
+        biased = self._with_bias(bare.float())
+        return scores.index_put(own, biased[own]) if self.gate.scatter is None else biased
 
     def transferable_scores(self, g: Tensor) -> Tensor:
         """Return the scores of g by h (N, C), with the bias of the gate if there is one."""

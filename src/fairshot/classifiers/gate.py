@@ -16,7 +16,7 @@ How strong the bias should be is tuned on base classes that play novel ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -30,6 +30,7 @@ from fairshot.classifiers.whitening import (
     ClassMetrics,
     ShotScatter,
     Whitening,
+    WhiteningShots,
     WithinClassCovariance,
 )
 
@@ -60,7 +61,7 @@ class TransferableClassifier:
     counts: torch.Tensor  # (C,) images behind each prototype
     noise: torch.Tensor  # (C - base_classes, 2) of each novel class: variance, squared length of its mean
     margins: torch.Tensor  # (S,) how far the best base class is ahead of the own class, per left-out shot
-    scatter: tuple[float, ...] = ()  # per view: factor of the scatter of shots in the space, if it has one
+    scatter: WhiteningShots | None = None  # that whiten the space too
 
     @classmethod
     def plain(cls, base: torch.Tensor, counts: torch.Tensor) -> TransferableClassifier:
@@ -220,8 +221,9 @@ class TransferableClassifier:
     ) -> TransferableClassifier:
         """Whiten by the covariance within the classes of shots g (S, V, d) too, in a space without metrics.
 
-        It differs from that of base classes: birds vary otherwise than everyday things. Classes must have at
-        least two of the shots. In float64, where the order of the shots hardly shows.
+        It differs from that of base classes: birds vary otherwise than everyday things. The shots may be some
+        of those that classes were made of, at least two of each class. In float64, where the order of the
+        shots hardly shows.
         """
         assert self.space is not None
         values = self.space.transform(g.double())
@@ -237,12 +239,16 @@ class TransferableClassifier:
             self,
             space=replace(self.space, matrix=torch.stack(applied(self.space.matrix))),
             prototypes=torch.stack(applied(self.prototypes.transpose(0, 1)), dim=1),
-            scatter=tuple(scatter.factor for scatter in scatters),
+            scatter=WhiteningShots(
+                values.new_tensor([scatter.factor for scatter in scatters]),
+                torch.stack(applied(values.transpose(0, 1)), dim=1),
+                labels,
+            ),
         )
 
     def left_out_scores(self, shots: Projected, labels: torch.Tensor) -> torch.Tensor:
         """Similarity (S, C) of shots to all classes, each as if it had not been taught, without bias."""
-        if self.scatter:
+        if self.scatter is not None:
             return cosine(*self.left_out_products(shots, labels))
         scores = self.similarity(shots, range(len(self.prototypes)))
         own = torch.arange(len(labels), device=labels.device), labels
@@ -254,21 +260,23 @@ class TransferableClassifier:
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Products x x (S, 1, V), x p, p p (S, C, V) of shots and classes, as if a shot had not been taught.
 
-        Where shots are part of the space, it is that without the shot: one residual less in the scatter
-        changes its inverse by a product of two vectors (Sherman and Morrison).
+        Where shots are part of the space, it is that without the shot: a scatter that is less by the product
+        of a vector with itself has an inverse that is more by such a product (Sherman and Morrison).
         """
         own = torch.arange(len(labels), device=labels.device), labels
         x, P, k = shots.values, self.prototypes.to(shots.values), self.counts[labels][:, None].double()
         rest = (k[..., None] * P[labels] - x) / (k[..., None] - 1)  # the own class without the shot
-        r = x - P[labels]
+        if self.scatter is None:
+            r, factors = torch.zeros_like(x), x.new_zeros(x.shape[1])
+        else:
+            r, factors = self.scatter.lost_without(x, labels), self.scatter.factors.to(x)
 
         def with_all(vectors: torch.Tensor) -> torch.Tensor:
             products = torch.einsum("nvd,cvd->ncv", vectors, P)
             products[own] = (vectors * rest).sum(-1)
             return products
 
-        factor = x.new_tensor(self.scatter or (0.0,) * x.shape[1]) * k / (k - 1)
-        factor = (factor / (1 - factor * r.square().sum(-1)).clamp(min=1e-6))[:, None]
+        factor = (factors / (1 - factors * r.square().sum(-1)).clamp(min=1e-6))[:, None]
         xr, rp = (x * r).sum(-1)[:, None], with_all(r)
         pp = P.square().sum(-1)[None].repeat(len(x), 1, 1)
         pp[own] = rest.square().sum(-1)
@@ -293,43 +301,51 @@ class TransferableClassifier:
             margins=self.margins[: shots[shots > 1].sum()],
         )
 
-    def few_shot_scores(self, shots: Projected, labels: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    def few_shot_scores(
+        self, shots: Projected, labels: torch.Tensor, others: Sequence[torch.Tensor]
+    ) -> Iterator[torch.Tensor]:
         """Similarity (S, C) of shots to all classes, their own made of other shots alone, without bias.
 
-        `others` (S, k) are their positions among the shots. Where shots are part of the space, it is that
-        without the shots of the own class.
+        Each of `others` (S, k) gives one table of scores: their positions among the shots. Where shots are
+        part of the space, it is that without the shots of the own class.
         """
-        if self.scatter:
-            made = shots.values[others].mean(1)
+        own = torch.arange(len(labels), device=labels.device), labels
+        if self.scatter is None:
+            scores = self.similarity(shots, range(len(self.prototypes)))
+            made = [self.made_of(shots, each) for each in others]
+        else:
             scores = shots.values.new_empty(len(labels), len(self.prototypes))
+            means = torch.stack([shots.values[each].mean(1) for each in others])
+            found = means.new_empty(means.shape[:2])
             for label in torch.unique(labels).tolist():
                 rows = labels == label
-                scores[rows] = self._without_scatter_of(label, shots.values[rows], made[rows])
-            return scores
-        scores = self.similarity(shots, range(len(self.prototypes)))
-        scores[torch.arange(len(labels), device=labels.device), labels] = self.made_of(shots, others)
-        return scores
+                scores[rows], found[:, rows] = self._without_scatter_of(
+                    label, self.scatter, shots.values[rows], means[:, rows]
+                )
+            made = list(found)
+        for each in made:
+            yield scores.index_put(own, each)
 
-    def _without_scatter_of(self, label: int, x: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
-        """Similarity of shots x (N, V, d) of a class to all classes, their own as `made` (N, V, d) for each.
+    def _without_scatter_of(
+        self, label: int, scatter: WhiteningShots, x: torch.Tensor, made: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Similarity (N, C) of shots x (N, V, d) to all classes, and (K, N) to classes `made` (K, N, V, d).
 
         Residuals of the class are taken out of the scatter of the space, whose inverse changes by a matrix of
         their rank (Woodbury).
         """
-        P = self.prototypes.to(x)
-        R = x - P[label]
-        factor = x.new_tensor(self.scatter)[:, None, None]
+        P, R = self.prototypes.to(x), scatter.residuals_of(label).to(x)
+        factor = scatter.factors.to(x)[:, None, None]
         gram = torch.einsum("nvd,mvd->vnm", R, R)
         change = factor * torch.linalg.inv(torch.eye(len(R)).to(gram) - factor * gram)
-        ux, up, um = (torch.einsum("kvd,nvd->vkn", each, R) for each in (x, P, made))
+        ux, up, um = (torch.einsum("...vd,nvd->...vn", each, R) for each in (x, P, made))
 
-        def own(one: torch.Tensor, other: torch.Tensor, u: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-            return (one * other).sum(-1) + torch.einsum("vkn,vnm,vkm->kv", u, change, w)
+        def product(one: torch.Tensor, other: torch.Tensor, u: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+            return (one * other).sum(-1) + torch.einsum("...vn,vnm,...vm->...v", u, change, w)
 
-        xp = torch.einsum("nvd,cvd->ncv", x, P) + torch.einsum("vkn,vnm,vcm->kcv", ux, change, up)
-        pp = own(P, P, up, up)[None].repeat(len(x), 1, 1)
-        xp[:, label], pp[:, label] = own(x, made, ux, um), own(made, made, um, um)
-        return cosine(own(x, x, ux, ux)[:, None], xp, pp)
+        xx, pp, mm = product(x, x, ux, ux), product(P, P, up, up), product(made, made, um, um)
+        xp = torch.einsum("nvd,cvd->ncv", x, P) + torch.einsum("nvk,vkm,cvm->ncv", ux, change, up)
+        return cosine(xx[:, None], xp, pp[None]), cosine(xx[None], product(x, made, ux, um), mm)
 
     def made_of(self, shots: Projected, others: torch.Tensor) -> torch.Tensor:
         """Similarity of each shot to a novel class made of other shots alone (S,), without bias.

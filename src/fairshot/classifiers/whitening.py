@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch.nn.functional import normalize
@@ -15,6 +16,7 @@ from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.similarity import similarity
 
 SHARPNESS = 16.0  # with which similarity decides whose metric a novel class borrows
+SAME_SHOT = 1e-4  # distance of values of one shot that were computed twice, as a share of their length
 
 
 def tukey(features: torch.Tensor, power: float) -> torch.Tensor:
@@ -92,6 +94,43 @@ class ShotScatter:
     def apply(self, rows: torch.Tensor) -> torch.Tensor:
         """Multiply rows (N, d) by the matrix."""
         return rows + rows @ self.directions * self.changes @ self.directions.T
+
+
+@dataclass(frozen=True, eq=False)
+class WhiteningShots:
+    """The shots whose scatter within their classes is part of a space, as they are in that space."""
+
+    factors: torch.Tensor  # (V,) of the scatter
+    values: torch.Tensor  # (S, V, d)
+    labels: torch.Tensor  # (S,)
+
+    @cached_property
+    def _inverse_and_counts(self) -> tuple[torch.Tensor, torch.Tensor]:
+        _, inverse, counts = torch.unique(self.labels, return_inverse=True, return_counts=True)
+        return inverse, counts[inverse]
+
+    @cached_property
+    def _residuals(self) -> torch.Tensor:
+        rows, _ = self._inverse_and_counts
+        return self.values - prototypes(self.values, rows, range(int(rows.max()) + 1))[rows]
+
+    def residuals_of(self, label: int) -> torch.Tensor:
+        """Return the residuals (N, V, d) of a class, none perhaps."""
+        return self._residuals[self.labels == label]
+
+    def lost_without(self, values: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Return a vector v (N, V, d) for each shot: without the shot, the scatter is less by v v'.
+
+        It is zero for a shot that is not part of the scatter. Shots are recognised by their values.
+        """
+        distances = torch.cdist(values.flatten(1), self.values.flatten(1).to(values))
+        distances[labels[:, None] != self.labels] = torch.inf
+        nearest, rows = distances.min(1)
+        inside = nearest < SAME_SHOT * values.flatten(1).norm(dim=1)
+        _, counts = self._inverse_and_counts
+        scale = (counts / (counts - 1)).sqrt()[:, None, None].to(values)
+        lost: torch.Tensor = (scale * self._residuals)[rows] * inside[:, None, None]
+        return lost
 
 
 @dataclass(frozen=True, eq=False)

@@ -156,7 +156,7 @@ def _frozen_weights(photos: Path) -> str:
     folder, preset = shlex.quote(str(photos)), DEFAULT_PRESET
     return (
         f"\na store on frozen ImageNet weights ({preset}) learns each class within seconds, and answers far "
-        f"better: fairshot new STORE, then for each class: fairshot teach STORE NAME {folder}/NAME"
+        f"better: fairshot new STORE, then: fairshot teach STORE {folder}"
         f"\nas a run on them, which measures: fairshot run folder/{baseline()} --data {folder} --set "
         f"model.weights={preset} --set training.epochs=0"
     )

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import math
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +19,9 @@ from fairshot.cli.console import ConsoleReporter
 from fairshot.cli.options import Device, Root, Set, Trust
 from fairshot.cli.tables import print_table
 from fairshot.cli.trust import load_trusted
+
+if TYPE_CHECKING:
+    from fairshot.speed.photos import AccuracyRow, UnknownRow
 
 app = typer.Typer(
     name="bench",
@@ -184,6 +188,20 @@ def photos_command(
     photos = reported_photos(root, reporter)
     accuracies = measure_accuracy(photos, draws, reporter=reporter)
     unknown = measure_unknown(photos, draws, reporter=reporter)
+    _print_accuracies(accuracies, draws)
+    _print_unknown(unknown)
+    if out is not None:
+        figures = {
+            "preset": DEFAULT_PRESET,
+            "accuracy": [asdict(row) for row in accuracies],
+            "unknown": [asdict(row) for row in unknown],
+        }
+        write_atomically(out, (json.dumps(figures, indent=1) + "\n").encode())
+
+
+def _print_accuracies(accuracies: Sequence[AccuracyRow], draws: int) -> None:
+    from fairshot.models.presets import DEFAULT_PRESET
+
     names = list(accuracies[0].mean)
     titles = (
         "five photos each",
@@ -202,6 +220,9 @@ def photos_command(
             for row in accuracies
         ),
     )
+
+
+def _print_unknown(unknown: Sequence[UnknownRow]) -> None:
     print_table(
         "photos of classes that were not taught, in %: refused if 10 % of own ones are; answered unknown",
         (
@@ -228,10 +249,3 @@ def photos_command(
             for row in unknown
         ),
     )
-    if out is not None:
-        figures = {
-            "preset": DEFAULT_PRESET,
-            "accuracy": [asdict(row) for row in accuracies],
-            "unknown": [asdict(row) for row in unknown],
-        }
-        write_atomically(out, (json.dumps(figures, indent=1) + "\n").encode())

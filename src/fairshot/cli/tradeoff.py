@@ -83,7 +83,7 @@ def tradeoff_command(
     for run in chosen:
         folder = pseudo or run / PSEUDO_NOVEL
         if not one:
-            folder = (pseudo or run.parent / PSEUDO_NOVEL) / re.sub(r"-seed\d+(-order\d+)?$", "", run.name)
+            folder = (pseudo or run.parent / PSEUDO_NOVEL) / re.sub(r"-seed\d+", "", run.name)
         options = study_options(ConsoleReporter(f"tradeoff {run.name}", folder / LOG), device, data, root)
         try:
             found = choose_gate(run, folder, options=options, **asked)

@@ -93,9 +93,9 @@ def watch_command(
 
     reporter, stop = ConsoleReporter(), Event()
     with ExitStack() as opened:
-        shop = opened.enter_context(Store(store))
+        opened_store = opened.enter_context(Store(store))
         kept = opened.enter_context(Journal(journal or default_path(store, _kept_as(source))))
-        chosen = _source(source, kept, preparation(shop), every, change, once, move, reporter)
+        chosen = _source(source, kept, preparation(opened_store), every, change, once, move, reporter)
         if (move or tag) and not Path(source).is_dir():
             raise UserError("--move and --tag are for the files of a folder")
         if move and Path(source).resolve().is_relative_to(move.resolve()):
@@ -105,7 +105,7 @@ def watch_command(
             opened.callback(signal.signal, number, signal.signal(number, lambda *_: stop.set()))
         print_message(f"watching {chosen.name}; Ctrl-C ends it")
         try:
-            watch(shop, chosen, kept, receivers, _print_line, stop, reporter)
+            watch(opened_store, chosen, kept, receivers, _print_line, stop, reporter)
         except BrokenPipeError:  # nobody reads the answers any more: `fairshot watch ... | head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if waiting := kept.count_waiting():

@@ -36,7 +36,7 @@ class ModelSettings(Settings):
     )
     weights_sha256: str | None = Field(
         None,
-        pattern="[0-9a-f]{64}",
+        pattern="^[0-9a-f]{64}$",
         description="SHA-256 of these weights, filled in when a recipe is loaded.",
     )
     # timm: the last batch norm of each residual block is zero

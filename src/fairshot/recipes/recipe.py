@@ -52,6 +52,7 @@ LONGEST = 200  # characters of a change that messages repeat
 COMMON = "common"  # the file that the methods of a benchmark share
 EXTENDS = "extends"  # the key by which a recipe outside the package asks for it
 SECTIONS = ("benchmark", "model", "views", "training")  # beside the seed and the method
+NO_WEIGHTS = ("null", "~", "")  # as YAML writes that there are none
 CODE_DIGEST = re.compile(
     rf"# {PLUGIN_COPY}: ([0-9a-f]{{64}})\n"
 )  # begins the recipe of a run that keeps code
@@ -142,7 +143,7 @@ def load_recipe(
     else:
         content = _read(source)
         _locate_method(source, content)
-    _make_way_for_weights(content, overrides)
+    _drop_other_weights(content, overrides)
     for override in overrides:
         _apply(content, override)
         named = override.partition("=")[0].strip() in ("method", "method.name")
@@ -288,13 +289,13 @@ def _model_of_preset(content: Mapping[str, Any]) -> dict[str, Any]:
     return {} if preset is None else {"model": preset.section()}
 
 
-def _make_way_for_weights(content: dict[str, Any], overrides: Iterable[str]) -> None:
+def _drop_other_weights(content: dict[str, Any], overrides: Iterable[str]) -> None:
     """Let a change of `model.weights` replace the weights of the recipe; a preset replaces all of `model`."""
     changes = [override.partition("=") for override in overrides]
     named = [value.strip() for key, _, value in changes if key.strip() == "model.weights"]
     if named and named[-1] in PRESETS:
         content["model"] = PRESETS[named[-1]].section()
-    elif named and isinstance(content.get("model"), dict):
+    elif named and named[-1] not in NO_WEIGHTS and isinstance(content.get("model"), dict):
         content["model"].pop("pretrained", None)
 
 

@@ -16,6 +16,7 @@ from markupsafe import Markup
 from fairshot.evaluation.result import Environment as Machine
 from fairshot.evaluation.result import Result
 from fairshot.methods import method_title
+from fairshot.reporting.figures.accuracy import FAR
 from fairshot.reporting.figures.classes import answers, confusion_pixels
 from fairshot.reporting.figures.sections import SECTIONS
 from fairshot.reporting.figures.style import COLOURS, method_id, method_styles
@@ -119,6 +120,7 @@ def _curves(benchmark: BenchmarkSection) -> Markup:
     rows = {row.method: row for row in reversed(benchmark.published)}.values()  # the first row of each
     content = {
         "sessions": benchmark.groups[0].session_count,
+        "far": FAR,
         "methods": methods,
         "published": [{"label": row.label, "overall": row.overall} for row in rows],
         "classes": {

@@ -305,7 +305,7 @@ def significance_table(groups: Sequence[Group], results: Sequence[Result]) -> Ta
     caption = (
         f"{sss.title} less each other method, paired. p exact flips the signs of the differences in every "
         f"way and assumes independent pairs alone: {'; '.join(sorted(units))}. p by t and ± (95 %) assume "
-        "normal differences too. No p is corrected for the number of rows."
+        "normal differences too; 0.000 is less than 0.0005. No p is corrected for the number of rows."
     )
     return Table("significance", f"Significance of {sss.title}", caption, tuple(columns), tuple(rows))
 

@@ -25,7 +25,7 @@ from fairshot.server.errors import Refused
 from fairshot.server.limits import Limits
 from fairshot.server.metrics import Metrics
 from fairshot.server.recent import AskedPicture, RecentPictures, Unsure, by_doubt
-from fairshot.teaching.learning_curve import ClassCurve
+from fairshot.teaching.learning_curve import ClassCurve, worst_first
 from fairshot.teaching.names import checked_name
 from fairshot.teaching.network import Photo
 from fairshot.teaching.photos import fingerprint
@@ -68,6 +68,7 @@ class Service:
         self._batcher = Batcher(self._predict, limits.batch, limits.waiting)
         self._recent = RecentPictures(limits.recent_pictures, limits.recent_bytes)
         self._curves: tuple[int, list[ClassCurve]] = (-1, [])  # by the version of the snapshot
+        self._computing_curves = asyncio.Lock()
 
     async def close(self) -> None:
         """Stop processes and threads; the store stays open."""
@@ -110,15 +111,18 @@ class Service:
         return report
 
     async def learning_curves(self) -> list[ClassCurve]:
-        """Return the accuracy of taught classes by their photos, computed once per state of the store."""
+        """Return the accuracy of taught classes by their photos, computed once per state of the store.
 
-        def curves() -> list[ClassCurve]:
-            version = self.store.snapshot().version
+        In a large store this takes seconds, and answers for images are computed in between.
+        """
+        async with self._computing_curves:
+            version = (await self.compute(self.store.snapshot)).version
             if self._curves[0] != version:
-                self._curves = version, self.store.learning_curves()
+                parts, found = self.store.learning_curve_parts(), list[ClassCurve]()
+                while (part := await self.compute(lambda: next(parts, None))) is not None:
+                    found += part
+                self._curves = version, worst_first(found)
             return self._curves[1]
-
-        return await self.compute(curves)
 
     async def teach(self, name: str, files: Sequence[Upload], dry_run: bool = False) -> TeachReport:
         """Teach a class from image files."""

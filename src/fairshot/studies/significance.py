@@ -41,7 +41,7 @@ class PairedTest:
     @property
     def least_p(self) -> float:
         """The smallest p that so many pairs can give."""
-        return min(1.0, 2.0 ** (1 - len(self.differences)))
+        return min(1.0, 2.0 ** (1 - min(len(self.differences), MOST_FLIPS)))
 
     @property
     def p_t(self) -> float | None:

@@ -204,7 +204,7 @@ def choose_gate(
     streams = []
     for each in planned:
         method, seed = _restore_split(each, recipe, stream, fabric), each.recipe.seed
-        _look_into_mirror(method, mirror)
+        _set_mirror(method, mirror)
         reporter.say(describe_split(stream, novel, held_out, seed, fabric) + f"; {draws} draws")
         streams.append(pseudo_streams(method, stream, novel, held_out, seed, draws, reporter))
     tried = search(streams, reporter)
@@ -213,7 +213,7 @@ def choose_gate(
     for point in chosen.values():
         reporter.say(f"chosen: {point}")
     method = restore_method(run, recipe, stream, fabric)
-    _look_into_mirror(method, mirror)
+    _set_mirror(method, mirror)
     cached = cache_stream(method, stream, reporter)
     found = _tradeoff(cached, chosen, _gate_of_run(recipe), options)
     found = found.model_copy(update={"method": recipe.method_name, "mirror": method.views.mirror})
@@ -233,8 +233,8 @@ def _gated_recipe(run: Path, mirror: bool) -> Recipe:
     return recipe
 
 
-def _look_into_mirror(method: Method[Any], mirror: bool) -> None:
-    """Let a method average features with those of mirror images; one that does already goes on."""
+def _set_mirror(method: Method[Any], mirror: bool) -> None:
+    """Let a method average features with those of mirror images; one that does so already still does."""
     method.views = replace(method.views, mirror=mirror or method.views.mirror)
 
 

@@ -13,6 +13,7 @@ from fairshot.benchmarks.image_folder import load_folder
 from fairshot.benchmarks.stream import Stream, StreamSettings
 from fairshot.models.backbones import model_settings
 from fairshot.models.embedder import Embedder, ModelSettings
+from fairshot.models.heads import SR
 from fairshot.models.presets import DEFAULT_PRESET, PRESETS
 from fairshot.progress import SILENT, Reporter
 from fairshot.teaching.background import background_of, no_background
@@ -56,8 +57,7 @@ def from_backbone(
     network = Network(Embedder(settings, channels=3))
     space, prior = _background(settings, network)
     if base is not None:
-        deadline = time.monotonic() + 60 * max_minutes
-        return _with_base(network, space, base, origin, epochs, deadline, reporter)
+        return _with_base(network, space, base, origin, epochs, max_minutes, reporter)
     none = torch.zeros(0, *network.shape)
     classifier = photo_classifier(space, {"g": none, "g_tilde": none}, torch.zeros(0, dtype=torch.int64), 0)
     return StoreSpec(network, classifier, confidence=_first_confidence(prior), origin=origin)
@@ -92,7 +92,7 @@ def _with_base(
     folder: Path,
     origin: dict[str, str],
     epochs: int,
-    deadline: float,
+    max_minutes: float,
     reporter: Reporter,
 ) -> StoreSpec:
     """Return the spec of a store with base classes, by g alone or with SR."""
@@ -109,15 +109,28 @@ def _with_base(
     if base.classes < FEWEST_CLASSES:
         remark = f"SR is not trained: that needs {FEWEST_CLASSES} base classes"
     else:
-        compared = compare(space, base, epochs, deadline, reporter)
-        remark = compared.sentence()
-        if compared.pays:
-            sr = train_sr(base.g, base.labels, base.classes, epochs, deadline, reporter)
+        deadline = time.monotonic() + 60 * max_minutes  # of the training; the images are embedded by now
+        sr, remark = _sr_if_it_pays(space, base, epochs, deadline, reporter)
+        if sr is not None:
             network.embedder.follow_with(sr, SR_WIDTH)
             classifier = dual_classifier(space, sr, base.g, base.labels, base.classes)
     origin = origin | {"base": str(folder)}
     spec = StoreSpec(network, classifier, stream.class_names, origin=origin, remark=remark)
     return with_images(spec, stream, reporter)
+
+
+def _sr_if_it_pays(
+    space: PhotoSpace, base: BaseFeatures, epochs: int, deadline: float, reporter: Reporter
+) -> tuple[SR | None, str]:
+    """Return SR trained on all base classes, none if it does not pay or the time is up, and a remark."""
+    compared, sr = compare(space, base, epochs, deadline, reporter), None
+    if compared is not None and not compared.pays:
+        return None, compared.sentence()
+    if compared is not None:
+        sr = train_sr(base.g, base.labels, base.classes, epochs, deadline, reporter)
+    if compared is None or sr is None:
+        return None, "SR is left out: the time was up before it was trained"
+    return sr, compared.sentence()
 
 
 def _stream(base: Path, network: Network, reporter: Reporter) -> Stream:

@@ -21,6 +21,7 @@ from fairshot.teaching.network import Network, read_tensors, write_tensors
 
 WHAT = "the classifier of a store"
 SHOT_COVARIANCE = 0.1  # chosen on species 1 to 100 of CUB-200-2011 and the base classes of miniImageNet
+MOST_WHITENING = 500  # photos of a store that whiten: a lesson must not take longer in a larger store
 MEANS = ("h.means", "h_tilde.means", "h_tilde.trained", "gate.prototypes", "gate.metric_shares")
 
 
@@ -62,6 +63,20 @@ def photo_classifier(space: PhotoSpace, features: Features, labels: Tensor, clas
         within_variance=space.within_variance,
     )
     return DualClassifier.fit(settings, features, labels, classes, space.whitening)
+
+
+def shot_covariance(classifier: DualClassifier) -> float:
+    """Return the weight of the covariance within taught classes in whitening."""
+    return classifier.settings.shot_covariance if isinstance(classifier.settings, StoreSettings) else 0.0
+
+
+def whitened_by_photos(classifier: DualClassifier, photos: Features, labels: Tensor) -> DualClassifier:
+    """Whiten by photos of the store too, if its settings say so; a single photo of a class tells nothing."""
+    weight, repeated = shot_covariance(classifier), labels.bincount()[labels] > 1
+    if not weight or not bool(repeated.any()):
+        return classifier
+    some = {name: values[repeated] for name, values in photos.items()}
+    return classifier.with_shot_covariance(some, labels[repeated], weight)
 
 
 def write_classifier(path: Path, classifier: DualClassifier) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from fairshot.classifiers.combination import Decision
 from fairshot.classifiers.dual import DualClassifier
@@ -28,6 +29,7 @@ KEEP = 0.9  # share of the held-out images of known classes that get an answer
 ENOUGH = 20  # held-out images, below which nothing is fitted without a prior
 PRIOR_TRIALS = 50.0  # held-out images that a prior is worth
 STEPS = 25  # of Newton's method, which needs fewer
+SMALLEST_STEP = 1e-9
 SIGNALS = 5
 FEW_SIGNALS = 3  # the first of them, which a store without a prior uses: it has few images to fit them to
 Weights = Annotated[tuple[float, ...], Field(min_length=SIGNALS + 1, max_length=SIGNALS + 1)]
@@ -168,13 +170,25 @@ class LogisticPrior(BaseModel):
         return cls(weights=tuple(fitted.tolist()), information=tuple(map(tuple, information.tolist())))
 
     def moved(self, decisions: Decisions, truth: Tensor, weights: Tensor) -> Logistic:
-        """Return the most probable model after held-out images of a store, by Newton's method."""
+        """Return the most probable model after held-out images of a store, by Newton's method.
+
+        A step is halved until the model is more probable after it: where photos are in wrong classes, whole
+        steps lead away.
+        """
         mean = torch.tensor(self.weights, dtype=torch.float64)
         precision = PRIOR_TRIALS * torch.tensor(self.information, dtype=torch.float64)
         X, y, share, w = _with_offset(decisions), truth.double(), weights.double(), mean
+
+        def loss(w: Tensor) -> Tensor:
+            z, moved = X @ w, w - mean
+            return share @ (softplus(z) - y * z) + moved @ precision @ moved / 2
+
         for _ in range(STEPS if len(X) else 0):
             gradient = X.T @ (share * (torch.sigmoid(X @ w) - y)) + precision @ (w - mean)
-            w = w - torch.linalg.solve(_information(X, w, share) + precision, gradient)
+            step = torch.linalg.solve(_information(X, w, share) + precision, gradient)
+            while bool(loss(w - step) > loss(w)) and float(step.abs().max()) > SMALLEST_STEP:
+                step = step / 2
+            w = w - step
         found = tuple(w.tolist())
         return Logistic(transferable=found, specific=found)
 

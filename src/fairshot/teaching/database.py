@@ -115,6 +115,23 @@ def connect(path: Path) -> sqlite3.Connection:
         return open_checked(path, "mode=ro&immutable=1")
 
 
+def in_memory(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """Copy a database into memory, where it can be written."""
+    with ExitStack() as opened:
+        copy = opened.enter_context(
+            closing(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
+        )
+        copy.create_function("checksum_of", -1, checksum_of, deterministic=True)
+        connection.backup(copy)
+        opened.pop_all()
+        return copy
+
+
+def is_read_only(problem: CannotWrite) -> bool:
+    """Whether a database could not be written because it was opened as a file that does not change."""
+    return getattr(problem.__cause__, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY
+
+
 def create(path: Path) -> sqlite3.Connection:
     """Make a database without a row."""
     with database_errors(path), ExitStack() as opened:

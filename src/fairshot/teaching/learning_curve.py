@@ -6,13 +6,16 @@ other classes are as the store has them, and so are Resistance and the bias of a
 space, it is that without the photos of the class. The accuracy at k photos is the share of the n photos that
 are answered with their class. Of a class with more than `SHOTS_PER_CLASS` photos, those with the smallest
 fingerprints are taken. Nothing is extrapolated: what all n photos give is not known, only what n - 1 give.
+
+The other classes keep all their photos, so that a class is judged at a disadvantage: the mean of fewer photos
+is longer, by their noise, and its cosine with any photo smaller.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -87,17 +90,17 @@ def read_shots(connection: sqlite3.Connection, layout: Layout, classes: int) -> 
     return Stored([row[0] for row in rows], [row[1] for row in rows], features)
 
 
-def learning_curves(snapshot: Snapshot, shots: Stored) -> list[ClassCurve]:
-    """Return the curves of the classes that photos are given of, one class after another; the worst first."""
+def learning_curves(snapshot: Snapshot, shots: Stored) -> Iterator[list[ClassCurve]]:
+    """Give the curves of the classes that photos are given of, one class after another, some at a time."""
     columns = {row.id: column for column, row in enumerate(snapshot.rows)}
     labels = torch.tensor([columns[each] for each in shots.classes], dtype=torch.int64)
-    curves = [
-        curve
-        for rows in _chunks(shots.classes)
-        for curve in _curves(
-            snapshot, {key: some[rows] for key, some in shots.features.items()}, labels[rows]
-        )
-    ]
+    for rows in _chunks(shots.classes):
+        photos = {key: some[rows] for key, some in shots.features.items()}
+        yield list(_curves(snapshot, photos, labels[rows]))
+
+
+def worst_first(curves: Iterable[ClassCurve]) -> list[ClassCurve]:
+    """Sort curves by their last accuracy; a class of one photo, which has none, is the worst."""
     return sorted(curves, key=lambda curve: (curve.accuracy[-1:], curve.photos, curve.name))
 
 
@@ -133,9 +136,11 @@ def _answers(classifier: DualClassifier, photos: Features, labels: Tensor) -> Te
     _, inverse, sizes = torch.unique_consecutive(labels, return_inverse=True, return_counts=True)
     size, first = sizes[inverse], (sizes.cumsum(0) - sizes)[inverse]
     position = torch.arange(len(labels)) - first
-    answers = torch.empty(int(sizes.max()) - 1, len(labels), dtype=torch.int64)
-    for shots in range(1, len(answers) + 1):
-        following = (position[:, None] + torch.arange(1, shots + 1)) % size[:, None]
-        scores = classifier.few_shot_scores(photos, labels, first[:, None] + following)
-        answers[shots - 1] = classifier.combine(*scores).scores.argmax(1)
-    return answers
+    steps = range(1, int(sizes.max()))
+    following = [(position[:, None] + torch.arange(1, k + 1)) % size[:, None] for k in steps]
+    others = [first[:, None] + each for each in following]
+    answers = [
+        classifier.combine(*scores).scores.argmax(1)
+        for scores in classifier.few_shot_scores(photos, labels, others)
+    ]
+    return torch.stack(answers) if answers else torch.empty(0, len(labels), dtype=torch.int64)

@@ -16,7 +16,7 @@ from PIL import Image
 
 from fairshot.benchmarks.images import is_image_name, read_image
 from fairshot.benchmarks.pictures import Bytes
-from fairshot.errors import UserError
+from fairshot.errors import CannotWrite, UserError
 from fairshot.files import write_atomically
 from fairshot.progress import SILENT, Reporter
 from fairshot.teaching.errors import ExportRefused
@@ -65,8 +65,12 @@ def import_photos(
                     _write(out, name, target, content, report)
                 if image.passed_over:
                     report.skipped[image.reference] = f"{image.passed_over} labels that are no class or box"
+            except CannotWrite:  # neither could the others be
+                raise
             except UserError as problem:
                 report.skipped[image.reference] = str(problem)
+            except OSError as problem:  # it may not be read, or its name is none that a file can have
+                report.skipped[image.reference] = problem.strerror or str(problem)
             advance()
     if not report.photos:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in list(report.skipped.items())[:3])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -133,18 +132,9 @@ def repeated_photos(connection: sqlite3.Connection, layout: Layout, at_most: int
 
 
 def repeated_images(connection: sqlite3.Connection, layout: Layout, at_most: int) -> Stored:
-    """Return images of the classes that have at least two: a sample that is fair and the same every time.
-
-    A class of which chance leaves one image is left out.
-    """
+    """Return images of the classes that have at least two: a sample that is fair and the same every time."""
     repeated = f"SELECT class FROM images WHERE {_NAMED} GROUP BY class HAVING count(*) > 1"  # noqa: S608 - our condition
-    stored = _stored(connection, layout, f"class IN ({repeated})", at_most)
-    often = {each for each, count in Counter(stored.classes).items() if count > 1}
-    rows = [row for row, each in enumerate(stored.classes) if each in often]
-    if len(rows) == len(stored.classes):
-        return stored
-    features = {name: value[rows] for name, value in stored.features.items()}
-    return Stored([stored.ids[row] for row in rows], [stored.classes[row] for row in rows], features)
+    return _stored(connection, layout, f"class IN ({repeated})", at_most)
 
 
 def _stored(

@@ -27,7 +27,7 @@ from fairshot.methods.prototype_method import PrototypeMethod
 from fairshot.models.embedder import Features
 from fairshot.progress import SILENT, Reporter
 from fairshot.recipes import Recipe
-from fairshot.teaching.base_classifier import nearest_means
+from fairshot.teaching.base_classifier import MOST_WHITENING, nearest_means, whitened_by_photos
 from fairshot.teaching.confidence import Confidence, Trials
 from fairshot.teaching.creation import StoreSpec
 from fairshot.teaching.errors import RunImagesMissing, RunWithoutWeights, UnsupportedRun
@@ -164,7 +164,7 @@ def _fit_confidence(
     halves = [_of_class(base, label, (_count(base, label) + 1) // 2) for label in stream.base.classes]
     labels = torch.tensor([label for label, half in enumerate(halves) for _ in half])
     features = spec.network.embed(Pictures.concatenate(halves), reporter)
-    classifier = spec.classifier
+    classifier = _whitened_by_samples(spec)
     trials = [trials_of(classifier, features, labels)]
     met: list[Features] = []
     met_labels: list[Tensor] = []
@@ -179,6 +179,19 @@ def _fit_confidence(
     if shots:
         source += f", and {len(trials[-1].known)} photos of further classes, each answered for without itself"
     return Confidence.fit(Trials.concatenate(trials), source)
+
+
+def _whitened_by_samples(spec: StoreSpec) -> DualClassifier:
+    """Return the classifier that a store with these samples answers by before it is taught anything."""
+    kept = sorted(
+        ((label, photo) for label, photos in spec.samples.items() for photo in photos),
+        key=lambda each: each[1].sha256,
+    )[:MOST_WHITENING]
+    if not kept:
+        return spec.classifier
+    labels = torch.tensor([label for label, _ in kept])
+    photos = {name: torch.stack([getattr(photo, name) for _, photo in kept]) for name in ("g", "g_tilde")}
+    return whitened_by_photos(spec.classifier, photos, labels)
 
 
 def _left_out(classifier: DualClassifier, shots: Sequence[Features], labels: Tensor) -> Trials:

@@ -12,14 +12,18 @@ from torch import Tensor
 
 from fairshot.classifiers.dual import DualClassifier
 from fairshot.teaching.adaptation import calibrated
-from fairshot.teaching.base_classifier import group_sums, regrouped
+from fairshot.teaching.base_classifier import (
+    MOST_WHITENING,
+    group_sums,
+    regrouped,
+    shot_covariance,
+    whitened_by_photos,
+)
 from fairshot.teaching.confidence import Confidence
 from fairshot.teaching.database import read_transaction
 from fairshot.teaching.derived import Layout, read_delta
 from fairshot.teaching.event_log import last_event
 from fairshot.teaching.queries import TAUGHT, repeated_images
-
-MOST_WHITENING = 500  # photos of a store that whiten: a lesson must not take longer in a larger store
 
 _BASE = """
 SELECT c.id, c.name, base.id - 1 FROM base JOIN classes c ON c.id = base.class
@@ -80,30 +84,32 @@ def read_snapshot(
         classifier = _with_photos(connection, regrouped(base, list(groups.values())), list(groups), layout)
         taught = connection.execute(_TAUGHT).fetchall()
         tensors = classifier.tensors()
-        for key, rows in layout.class_tensors([row[2:] for row in taught]).items():
-            tensors[key] = torch.cat([tensors[key], rows])
+        for key, added in layout.class_tensors([row[2:] for row in taught]).items():
+            tensors[key] = torch.cat([tensors[key], added])
         if layout.g_tilde is None:
             tensors["h_tilde.means"] = tensors["h.means"]
         tensors["h_tilde.delta"] = group_sums(read_delta(connection, base), list(groups.values()))
         classifier = DualClassifier.from_tensors(base.settings, len(groups), tensors, layout.g[0])
-        classifier = _with_shot_covariance(connection, classifier, layout)
+        rows = (*groups, *(ClassRow(*row[:2]) for row in taught))
+        classifier = _with_shot_covariance(connection, classifier, rows, layout)
         return Snapshot(
             version=version,
-            rows=(*groups, *(ClassRow(*row[:2]) for row in taught)),
+            rows=rows,
             classifier=calibrated(connection, classifier, layout),
             confidence=Confidence.read(connection),
         )
 
 
 def _with_shot_covariance(
-    connection: sqlite3.Connection, classifier: DualClassifier, layout: Layout
+    connection: sqlite3.Connection, classifier: DualClassifier, rows: Sequence[ClassRow], layout: Layout
 ) -> DualClassifier:
     """Whiten by the photos of the store too, if its settings say so."""
-    weight = getattr(classifier.settings, "shot_covariance", 0.0)
-    stored = repeated_images(connection, layout, MOST_WHITENING) if weight else None
-    if stored is None or not stored.classes:
+    if not shot_covariance(classifier):  # then none are read
         return classifier
-    return classifier.with_shot_covariance(stored.features, torch.tensor(stored.classes), weight)
+    stored = repeated_images(connection, layout, MOST_WHITENING)
+    columns = {row.id: column for column, row in enumerate(rows)}
+    labels = torch.tensor([columns[each] for each in stored.classes], dtype=torch.int64)
+    return whitened_by_photos(classifier, stored.features, labels)
 
 
 def _with_photos(

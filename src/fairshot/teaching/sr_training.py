@@ -72,8 +72,11 @@ class Comparison:
 
 def train_sr(
     g: Tensor, labels: Tensor, classes: int, epochs: int, deadline: float, reporter: Reporter = SILENT
-) -> SR:
-    """Train SR on features (N, V, d), fused ones among them (eq. 5), until a time of the monotonic clock."""
+) -> SR | None:
+    """Train SR on features (N, V, d), fused ones among them (eq. 5).
+
+    None if a time of the monotonic clock has come before it is trained: half of a training is worth nothing.
+    """
     fused = classes <= MOST_FUSED
     x, y = g.flatten(0, 1), labels.repeat_interleave(g.shape[1])
     with torch.random.fork_rng(devices=[]):
@@ -83,7 +86,7 @@ def train_sr(
         with torch.enable_grad(), reporter.track("training SR", epochs) as advance:
             for _ in range(epochs):
                 if time.monotonic() > deadline:
-                    break
+                    return None
                 for rows in torch.split(torch.randperm(len(x)), BATCH):
                     loss = _loss(sr, head, x[rows], y[rows], classes, fused)
                     optimiser.zero_grad()
@@ -117,12 +120,17 @@ def with_sr(sr: SR, g: Tensor) -> Features:
 
 def compare(
     space: PhotoSpace, base: BaseFeatures, epochs: int, deadline: float, reporter: Reporter = SILENT
-) -> Comparison:
-    """Train SR on every second base class, and ask with and without it about held-out images of all."""
+) -> Comparison | None:
+    """Train SR on every second base class, and ask with and without it about held-out images of all.
+
+    None if there is no time to train it.
+    """
     from sklearn.metrics import roc_auc_score
 
     known, foreign = (base.of_classes(range(first, base.classes, 2)) for first in (0, 1))
     sr = train_sr(known.g, known.labels, known.classes, epochs, deadline, reporter)
+    if sr is None:
+        return None
     plain = photo_classifier(space, {"g": known.g, "g_tilde": known.g}, known.labels, known.classes)
     dual = dual_classifier(space, sr, known.g, known.labels, known.classes)
     asked = torch.cat([known.held_out, foreign.held_out])

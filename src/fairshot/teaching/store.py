@@ -16,7 +16,7 @@ from typing import Any, Self
 import torch
 
 from fairshot.benchmarks.pictures import Pictures
-from fairshot.errors import UserError
+from fairshot.errors import CannotWrite, UserError
 from fairshot.models.embedder import Features
 from fairshot.progress import SILENT, Reporter
 from fairshot.teaching import event_log, queries
@@ -24,13 +24,20 @@ from fairshot.teaching.adaptation import Adaptation, absorb
 from fairshot.teaching.base_classifier import CLASSIFIER, read_classifier
 from fairshot.teaching.confidence import SETTING, Confidence, Decisions, Trials
 from fairshot.teaching.creation import StoreSpec, clear_derived, write_base
-from fairshot.teaching.database import DATABASE, derived_hold, read_transaction, transaction
+from fairshot.teaching.database import (
+    DATABASE,
+    derived_hold,
+    in_memory,
+    is_read_only,
+    read_transaction,
+    transaction,
+)
 from fairshot.teaching.derived import Layout, derive
 from fairshot.teaching.errors import NoClasses, NotAStore, UnreadablePhotos
 from fairshot.teaching.event_log import EventLog
 from fairshot.teaching.folders import new_folder
 from fairshot.teaching.held_out import leave_one_out
-from fairshot.teaching.learning_curve import ClassCurve, learning_curves, read_shots
+from fairshot.teaching.learning_curve import ClassCurve, learning_curves, read_shots, worst_first
 from fairshot.teaching.names import UNKNOWN, checked_name
 from fairshot.teaching.network import EMBEDDER, Network, Photo
 from fairshot.teaching.photos import ReadPhotos
@@ -181,10 +188,14 @@ class Store(Records):
 
     def learning_curves(self) -> list[ClassCurve]:
         """Estimate how often taught classes are answered right at 1, 2, ... photos, the worst class first."""
+        return worst_first(curve for part in self.learning_curve_parts() for curve in part)
+
+    def learning_curve_parts(self) -> Iterator[list[ClassCurve]]:
+        """Give the curves of some classes at a time, all of one state; other work can come in between."""
         with self._derived():
             snapshot = self._read_snapshot(self._reader, self._snapshot)
             shots = read_shots(self._reader, self.layout, len(snapshot.rows))
-        return learning_curves(snapshot, shots)
+        yield from learning_curves(snapshot, shots)
 
     def base_samples(self) -> queries.Stored:
         """Return the images of base classes that the store keeps."""
@@ -282,7 +293,7 @@ class Store(Records):
             try:
                 with transaction(self._writer):
                     if not derived_hold(self._writer):
-                        self._derive_all()
+                        self._derive_all(self._writer)
                     before = self._read_snapshot(self._writer, latest)
                     change = _Change(before, before, keep)
                     yield change
@@ -299,22 +310,41 @@ class Store(Records):
         """Derive anew what depends on the values that the last event changed."""
         changed = event_log.changed_classes(self._writer, before.version)
         derive(self._writer, changed, self.base, self.layout)
-        return self._with_confidence(self._read_snapshot(self._writer, before))
+        return self._with_confidence(self._writer, self._read_snapshot(self._writer, before))
 
-    def _derive_all(self) -> Snapshot:
+    def _derive_all(self, connection: sqlite3.Connection) -> None:
         """Derive anew all that is derived from recorded values."""
-        clear_derived(self._writer, self.base)
-        classes = {row[0] for row in self._writer.execute("SELECT id FROM classes")}
-        derive(self._writer, classes, self.base, self.layout)
-        return self._with_confidence(self._read_snapshot(self._writer, None))
+        clear_derived(connection, self.base)
+        classes = {row[0] for row in connection.execute("SELECT id FROM classes")}
+        derive(connection, classes, self.base, self.layout)
+        self._with_confidence(connection, self._read_snapshot(connection, None))
 
     def _derive_if_needed(self) -> None:
-        """Derive what does not hold any more since recorded values were changed without the network."""
+        """Derive what does not hold any more since recorded values were changed without the network.
+
+        Where nothing can be written, this is done in a copy in memory, which is read from then on.
+        """
         with self._writing:
-            if not derived_hold(self._writer):
+            if derived_hold(self._writer):
+                return
+            try:
                 with transaction(self._writer):
                     if not derived_hold(self._writer):  # another process may have done it meanwhile
-                        self._derive_all()
+                        self._derive_all(self._writer)
+            except CannotWrite as problem:
+                if not is_read_only(problem):
+                    raise
+                self._read_from_memory()
+
+    def _read_from_memory(self) -> None:
+        with self._reading:
+            if derived_hold(self._reader):  # another thread has done it
+                return
+            copy = in_memory(self._reader)
+            with transaction(copy):
+                self._derive_all(copy)
+            self._reader.close()
+            self._reader = copy
 
     @contextmanager
     def _derived(self) -> Iterator[None]:
@@ -326,17 +356,17 @@ class Store(Records):
                     return
             self._derive_if_needed()
 
-    def _with_confidence(self, after: Snapshot) -> Snapshot:
+    def _with_confidence(self, connection: sqlite3.Connection, after: Snapshot) -> Snapshot:
         """Fit confidence to the taught photos as they are now, unless it was chosen on images of its own."""
         if not after.confidence.automatic:
             return after
         confidence, prior = Confidence(), after.confidence.prior
         if not after.classifier.base_classes:  # taught photos tell nothing about images of base classes
-            trials = self._leave_one_out(self._writer, after)
+            trials = self._leave_one_out(connection, after)
             source = f"{len(trials.known)} taught photos, each answered for without itself"
             fitted = Confidence.fit(trials, source, automatic=True)
             confidence = fitted if prior is None else prior.confidence(trials)
-        confidence.write(self._writer)
+        confidence.write(connection)
         return replace(after, confidence=confidence)
 
     def _with_effects(self, report: TeachReport, change: _Change, class_id: int) -> TeachReport:

@@ -117,6 +117,12 @@ def _replace(path: Path, target: Path) -> None:
         if problem.errno != errno.EXDEV:
             raise
         partial = target.with_name(f".{target.name}{PARTIAL}")
-        shutil.copy2(path, partial)
-        os.replace(partial, target)
+        try:
+            shutil.copy2(path, partial)
+            with partial.open("rb") as copied:
+                os.fsync(copied.fileno())  # the only copy soon
+            os.replace(partial, target)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
         path.unlink()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import os
+import stat
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -94,6 +95,8 @@ class FolderSource:
                 try:
                     status = os.stat(path)
                 except OSError:  # it has just been moved or removed
+                    continue
+                if not stat.S_ISREG(status.st_mode):  # reading a pipe would wait for ever
                     continue
                 image = os.path.relpath(path, self.folder)
                 version = Version(status.st_size, status.st_mtime_ns)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from fairshot.errors import UserError
 from fairshot.progress import Reporter
 from fairshot.watching.backoff import Backoff
 from fairshot.watching.capture import Capture
@@ -49,7 +48,7 @@ class Delivery:
 
     def __init__(self, journal: Journal, receiver: Receiver, reporter: Reporter) -> None:
         self.journal, self.receiver, self.reporter = journal, receiver, reporter
-        self.problem: UserError | None = None  # of the journal, which ends the watch
+        self.problem: Exception | None = None  # of the journal, or unforeseen: it ends the watch
         self._more, self._end = threading.Event(), threading.Event()
         self._until, self._patient = float("inf"), False
         self._thread = threading.Thread(target=self._run, daemon=True, name=receiver.name)
@@ -68,11 +67,13 @@ class Delivery:
         self._more.set()
         self._thread.join(None if patient else 2 * LAST_WORDS)
         self.receiver.close()
+        if self.problem is not None:
+            raise self.problem
 
     def _run(self) -> None:
         try:
             self._deliver_all()
-        except UserError as problem:
+        except Exception as problem:  # told by `wake`: answers must not go on without being sent
             self.problem = problem
 
     def _deliver_all(self) -> None:

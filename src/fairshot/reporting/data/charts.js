@@ -5,7 +5,6 @@
 const NAMESPACE = "http://www.w3.org/2000/svg";
 const NARROW = 440; // pixels; below, lines have no labels at their ends: the ticks above name them
 const LABEL_GAP = 12.5;
-const FAR = 0.5; // published lines beyond so many times the range of ours do not stretch the axis
 let charts = 0;
 
 function draw(name, attributes, parent, text) {
@@ -32,13 +31,13 @@ function padded([low, high], share) {
   return [Math.max(0, low - more), Math.min(100, high + more)];
 }
 
-// The range of our lines, and of published ones unless they are far away.
-function robust(lines) {
+// The range of our lines, and of published ones unless they are beyond `far` times that range.
+function robust(lines, far) {
   const ours = lines.filter((line) => !line.published).flatMap((line) => line.points.map((point) => point[1]));
   const all = lines.flatMap((line) => line.points.map((point) => point[1]));
   if (!ours.length || !all.length) return padded(extent(all.length ? all : [0, 100]), 0.06);
   const [low, high] = extent(ours);
-  const reach = FAR * (high - low);
+  const reach = far * (high - low);
   return padded(extent([low, high, ...all.filter((value) => value > low - reach && value < high + reach)]), 0.06);
 }
 
@@ -160,7 +159,7 @@ const KINDS = {
     const height = Math.max(330, Math.min(620, 90 + LABEL_GAP * lines.length));
     const box = { x: 48, y: 12, w: width - 48 - room(lines, width), h: height - 58 };
     const whole = [...Array(data.sessions).keys()];
-    const options = { x: [0, Math.max(1, data.sessions - 1)], y: robust(lines), whole, labels: width >= NARROW };
+    const options = { x: [0, Math.max(1, data.sessions - 1)], y: robust(lines, data.far), whole, labels: width >= NARROW };
     plot(svg, box, lines, { ...options, xLabel: "session", yLabel: "overall accuracy (%)" });
     return height;
   },

@@ -126,20 +126,21 @@ export class ImageInput {
 
   // Take a photo every half second while a button is held, by the mouse, a finger, Space or Enter.
   holdToRecord(button) {
-    let recording = false;
+    let recording = null; // an object per time the button is held, so that an earlier loop ends when it is held again
     const start = async () => {
       if (recording) return;
-      recording = true;
+      const own = (recording = {});
       button.classList.add("recording");
-      while (recording && this.images.length < MOST_IMAGES) {
+      while (recording === own && this.images.length < MOST_IMAGES) {
         this.add([await this.frame()]);
         button.textContent = `Recording: ${counted(this.images.length, "photo")}`;
         await wait(FRAME_MILLISECONDS);
       }
+      if (recording && recording !== own) return; // held again
       button.classList.remove("recording");
       button.textContent = this.images.length < MOST_IMAGES ? "Hold to record" : `${MOST_IMAGES} photos: enough`;
     };
-    const stop = () => (recording = false);
+    const stop = () => (recording = null);
     const isKey = ({ key }) => key === " " || key === "Enter";
     button.addEventListener("pointerdown", start);
     button.addEventListener("keydown", (event) => isKey(event) && start());
