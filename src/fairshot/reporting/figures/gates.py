@@ -68,7 +68,7 @@ SECTION = FigureSection(
     "Trade-off",
     "Trade-off of the gates",
     "A gate favours novel classes by a setting, which may cost base classes; the curves say how much.",
-    "No run here compared gates; the command fairshot tradeoff does that for a run.",
+    "No run here compared gates; the study of trade-offs does that for a finished run.",
     _draw,
     each="Each run",
 )
