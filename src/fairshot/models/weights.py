@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
+from pickle import UnpicklingError  # what torch raises; nothing is unpickled here
 from typing import Any
 
 import platformdirs
@@ -86,7 +86,7 @@ def read_weights(path: Path, sha256: str | None = None) -> Tensors:
         if content.startswith((b"PK", b"\x80")):  # as torch writes now, and as it did once
             return _state_dict(path, torch.load(BytesIO(content), map_location="cpu", weights_only=True))
         return load(content)
-    except pickle.UnpicklingError:
+    except UnpicklingError:
         reason = "holds other Python objects than tensors, which could run code, or is damaged"
     except SafetensorError as problem:
         reason = f"is neither a file of safetensors nor of torch ({problem})"

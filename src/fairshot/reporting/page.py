@@ -46,13 +46,7 @@ def render_page(
     benchmarks: Sequence[BenchmarkSection], runs: Sequence[Run], command: str, further: Mapping[str, int]
 ) -> str:
     """Fill the template; `further` has the commands that report runs nearby, and how many runs they find."""
-    environment = Environment(
-        loader=PackageLoader("fairshot.reporting", "data"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
+    environment = page_environment("fairshot.reporting")
     environment.filters |= {
         "number": _number,
         "duration": _duration,
@@ -132,6 +126,17 @@ def _curves(benchmark: BenchmarkSection) -> Markup:
 
 def _over_sessions(group: Group, measure: SessionMeasure) -> list[Spread | None]:
     return [group.session(t, measure.pick) for t in range(group.session_count)]
+
+
+def page_environment(package: str) -> Environment:
+    """Return what fills the templates of a package, which lie in its folder `data`."""
+    return Environment(
+        loader=PackageLoader(package, "data"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
 
 
 def style_sheet() -> Markup:

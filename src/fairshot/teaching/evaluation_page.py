@@ -9,10 +9,8 @@ from importlib import metadata
 from itertools import groupby
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from fairshot.files import write_atomically
-from fairshot.reporting.page import style_sheet
+from fairshot.reporting.page import page_environment, style_sheet
 from fairshot.teaching.errors import UnreadablePhotos
 from fairshot.teaching.evaluating import Evaluation
 from fairshot.teaching.mistakes import Confusion, Mistake, Mistakes
@@ -50,13 +48,7 @@ def write_evaluation_page(
     path: Path, store: Store, evaluation: Evaluation, mistakes: Mistakes, title: str, command: str = ""
 ) -> None:
     """Write the page; of very many wrong photos it shows some of each confusion, and says so."""
-    environment = Environment(
-        loader=PackageLoader("fairshot.teaching", "data"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
+    environment = page_environment("fairshot.teaching")
     shown = _shown(store, mistakes)
     page = environment.get_template("evaluation.html.j2").render(
         title=title,
