@@ -86,7 +86,14 @@ export async function showCurves() {
     card.append(make("p", "note small", text));
   }
   show("#enough", card);
-  showClasses();
+  findAll("#class-list .class").forEach(showVerdict);
+}
+
+// Cards are not made anew for it: their thumbnails would be loaded once more.
+function showVerdict(card) {
+  find(".chip", card)?.remove();
+  const curve = curves.get(card.dataset.name);
+  if (curve) find(".note", card).after(chip(curve));
 }
 
 function kind({ base, photos, trained_on }) {
@@ -107,8 +114,8 @@ const visible = new IntersectionObserver((entries) => {
 function classCard(info) {
   const card = button("", () => openClass(info.name), "card class");
   card.append(label(info.name), make("span", "note", kind(info)));
-  if (curves.has(info.name)) card.append(chip(curves.get(info.name)));
   card.dataset.name = info.name;
+  showVerdict(card);
   visible.observe(card);
   return card;
 }
