@@ -61,6 +61,22 @@ def test_the_setting_reaches_the_network():
     assert all((norm.weight == 1).all() for norm in norms)
 
 
+def test_a_stem_of_stride_two_quarters_the_maps_of_every_stage():
+    sides, image = [], torch.zeros(1, 3, 84, 84)
+    for stem in ("3x3", "3x3/2"):
+        recipe = load_recipe("mini_imagenet/sss", [f"model.stem={stem}"])
+        network = build_backbone(recipe.model, 3).eval()
+        assert isinstance(network.maxpool, nn.Identity)
+        sides.append(network.layer1(network.act1(network.bn1(network.conv1(image)))).shape[2:])
+    assert sides == [(84, 84), (42, 42)]
+
+
+@pytest.mark.parametrize("change", ["model.small_stem=false", "model.backbone=resnet20"])
+def test_a_network_that_keeps_its_stem_is_not_asked_for_another(change):
+    with pytest.raises(UserError, match=r"model\.stem: "):
+        build_backbone(load_recipe("mini_imagenet/sss", ["model.stem=3x3/2", change]).model, 3)
+
+
 def test_pretrained_weights_are_not_drawn_again():
     with pytest.raises(UserError, match=r"model\.initialisation: .* model\.pretrained .* expected timm"):
         load_recipe("cifar100/sss", ["model.pretrained=true", "model.initialisation=torch"])

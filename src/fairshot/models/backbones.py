@@ -31,7 +31,9 @@ def build_backbone(settings: ModelSettings, channels: int) -> Backbone:
     if settings.weights is not None and not _downloaded(settings):
         load_weights(backbone, settings.backbone, channels, settings.weights, settings.weights_sha256)
     if settings.small_stem and settings.backbone not in SMALL:
-        _shrink_stem(backbone, settings.backbone, channels)
+        _shrink_stem(backbone, settings, channels)
+    elif settings.stem == "3x3/2":
+        raise UserError(f"model.stem: {settings.backbone!r} has a stem of its own; leave it out")
     if settings.initialisation == "torch":
         _initialise_as_torch(backbone)
     return backbone
@@ -149,12 +151,14 @@ def _hub_answers() -> bool:
     return True
 
 
-def _shrink_stem(model: nn.Module, name: str, channels: int) -> None:
+def _shrink_stem(model: nn.Module, settings: ModelSettings, channels: int) -> None:
     if not isinstance(model, ResNet) or not isinstance(model.conv1, nn.Conv2d):
         raise UserError(
-            f"model.small_stem: only ResNets have a stem to shrink, and {name!r} is none; set it to false"
+            f"model.small_stem: only ResNets have a stem to shrink, and {settings.backbone!r} is none; "
+            "set it to false"
         )
-    model.conv1 = nn.Conv2d(channels, model.conv1.out_channels, 3, stride=1, padding=1, bias=False)
+    stride = 2 if settings.stem == "3x3/2" else 1
+    model.conv1 = nn.Conv2d(channels, model.conv1.out_channels, 3, stride=stride, padding=1, bias=False)
     nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
     model.maxpool = nn.Identity()
 

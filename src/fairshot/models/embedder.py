@@ -20,6 +20,7 @@ from fairshot.settings import Positive, Settings
 
 PIXELS_AT_ONCE = {"cpu": 2**20, "cuda": 2**23}  # of a batch that is embedded, which bounds memory
 Initialisation = Literal["timm", "torch"]
+Stem = Literal["3x3", "3x3/2"]
 Features = dict[str, Tensor]  # "g": (N, V, d), "g_tilde": (N, V, d~); V views of each picture
 
 
@@ -27,8 +28,9 @@ class ModelSettings(Settings):
     """The network and the size of its input."""
 
     backbone: str = Field("resnet18", description="tiny, resnet12, resnet20, or any model of timm.")
-    small_stem: bool = Field(
-        True, description="3x3 stem of stride 1 without max-pooling, for inputs of 32 to 84 pixels."
+    small_stem: bool = Field(True, description="3x3 stem without max-pooling, for inputs of 32 to 84 pixels.")
+    stem: Stem = Field(
+        "3x3", description="The small stem: of stride 1, or of stride 2 (3x3/2) at a quarter of the cost."
     )
     pretrained: bool = Field(False, description="Start from timm's weights of the backbone.")
     weights: str | None = Field(
@@ -60,6 +62,13 @@ class ModelSettings(Settings):
         if len(values) not in (1, 3):
             raise ValueError("expected one number (grey) or three (red, green, blue)")
         return values
+
+    @field_validator("stem")
+    @classmethod
+    def _is_a_small_one(cls, stem: str, info: ValidationInfo) -> str:
+        if stem != "3x3" and not info.data.get("small_stem"):
+            raise ValueError("it is a small stem; expected model.small_stem true beside it")
+        return stem
 
     @field_validator("weights")
     @classmethod
