@@ -24,7 +24,7 @@ class CEDelta(CosineMethod[MarginSettings]):
     card = MethodCard(
         "the baseline with a margin between base classes (fig. 1)",
         title="CE + delta",
-        paper="arXiv 2402.00481, figure 1",
+        paper="Zhao et al., arXiv",
         year=2024,
     )
 

@@ -24,7 +24,7 @@ class SSS(DualMethod[SSSSettings]):
         "surplus classes, two kinds of features decided separately, self-optimizing classifiers",
         stores="four mean features per class",
         title="SSS",
-        paper="arXiv 2402.00481",
+        paper="Zhao et al., arXiv",
         year=2024,
     )
     decision_settings = DualMethod.decision_settings | frozenset(PrototypeSettings.model_fields)

@@ -24,7 +24,7 @@ class SSSBGMM(DualMethod[BGMMSettings]):
         "SSS whose classes are Bayesian Gaussian mixtures",
         stores="four mixtures per class, of three components (base) or one (novel)",
         title="SSS-BGMM",
-        paper="arXiv 2402.00481, appendix C",
+        paper="Zhao et al., arXiv",
         year=2024,
     )
     decision_settings = DualMethod.decision_settings | frozenset(MixtureSettings.model_fields)
