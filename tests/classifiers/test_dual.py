@@ -136,6 +136,34 @@ def test_the_gate_decides_by_biased_scores_of_the_whitened_space():
     assert 0 < decided.sum() < len(decided)
 
 
+def test_calibration_by_answers_moves_classes_towards_what_they_answered():
+    """Eq. 9 written out: each class absorbs its answers, the most similar in the whitened space first."""
+    chosen = PrototypeSettings(
+        **{"gate": "constant", "gate_strength": 0.1, "whitening": True},
+        **{"recognised_by": "answers", "threshold": 0.2, "at_most": 5},
+    )
+    classifier, _, _ = learnt(chosen)
+    gate, adapted = classifier.gate, classifier.adapt(TESTS)
+    answers, g = classifier.decide(TESTS).scores.argmax(1), TESTS["g"]
+    certainty = gate.scores(g).gather(1, answers[:, None])[:, 0]
+    assert not torch.equal(answers, gate.scores(g).argmax(1))  # the decision is not that of the scores of g
+    for c in range(BASE + NOVEL):
+        rows = [i for i in certainty.argsort(descending=True).tolist() if answers[i] == c]
+        rows = [i for i in rows if certainty[i] > chosen.threshold][: chosen.at_most]
+        alpha = (chosen.alpha_base if c < BASE else chosen.alpha_novel) if rows else 0
+        for before, after, values in (
+            (classifier.h.means, adapted.h.means, g),
+            (gate.prototypes, adapted.gate.prototypes, gate.values(g)),
+        ):
+            mean = values[rows].mean(0) if rows else 0
+            torch.testing.assert_close(after[c], (1 - alpha) * before[c] + alpha * mean, rtol=1e-4, atol=1e-5)
+
+
+def test_bounded_calibration_recognises_by_similarity():
+    with pytest.raises(ValueError, match="bounded recognises by similarity"):
+        PrototypeSettings(bounded=True, recognised_by="answers")
+
+
 def test_a_gate_goes_with_bounded_calibration_in_its_own_space():
     chosen = PrototypeSettings(
         bounded=True, threshold=0.5, at_most=8, drift=0.5, **GATES["whitened unbiased"]

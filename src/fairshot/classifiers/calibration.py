@@ -34,8 +34,17 @@ def recognise(scores: torch.Tensor, threshold: float, at_most: int) -> torch.Ten
     `at_most`, the most similar first; among equals the first to arrive.
     """
     best, winner = scores.max(1)
-    winner = torch.where(best > threshold, winner, NO_CLASS)
-    by_similarity = best.argsort(descending=True, stable=True)
+    return absorbing(winner, best, threshold, at_most)
+
+
+def absorbing(winner: torch.Tensor, certainty: torch.Tensor, threshold: float, at_most: int) -> torch.Tensor:
+    """Return the class of each sample (N,) that absorbs it, or NO_CLASS, where the classes are known.
+
+    A class absorbs at most `at_most` of its samples whose certainty is above the threshold, the most certain
+    first.
+    """
+    winner = torch.where(certainty > threshold, winner, NO_CLASS)
+    by_similarity = certainty.argsort(descending=True, stable=True)
     order = by_similarity[winner[by_similarity].argsort(stable=True)]
     grouped = winner[order]
     rank = torch.arange(len(order), device=order.device) - torch.searchsorted(grouped, grouped)

@@ -18,7 +18,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -27,7 +27,7 @@ from torch import Tensor
 from fairshot.classifiers import bounded_calibration
 from fairshot.classifiers.bgmm import BGMM
 from fairshot.classifiers.bounded_calibration import Bounds, Calibration, Entry
-from fairshot.classifiers.calibration import degrees, recognise
+from fairshot.classifiers.calibration import absorbing, degrees, recognise
 from fairshot.classifiers.combination import Decision, Rule, combine, joined
 from fairshot.classifiers.gate import Bias, TransferableClassifier
 from fairshot.classifiers.prototype_classifier import Prototypes, ResistingPrototypes
@@ -62,6 +62,11 @@ class DecisionSettings(Settings):
     )
     threshold: float = Field(0.8, ge=-1, le=1, description="r of eq. 10: cosine from which a sample counts.")
     at_most: int = Field(40, ge=1, description="R of eq. 10: samples per class that count.")
+    recognised_by: Literal["similarity", "answers"] = Field(
+        "similarity",
+        description="How Calibration recognises a sample: by the cosine of g (eq. 10), or by the whole "
+        "decision; r is then of the score of g, whitened or not, without the bias of the gate.",
+    )
 
     @model_validator(mode="after")
     def _gate_fits(self) -> Self:
@@ -96,6 +101,12 @@ class PrototypeSettings(DecisionSettings):
     drift: float = Field(
         0.2, ge=0, description="Bounded: farthest a class moves, as a share of the way to the nearest other."
     )
+
+    @model_validator(mode="after")
+    def _bounded_by_similarity(self) -> Self:
+        if self.bounded and self.recognised_by != "similarity":
+            raise ValueError(f"bounded recognises by similarity, got recognised_by {self.recognised_by}")
+        return self
 
     @property
     def bounds(self) -> Bounds:
@@ -213,7 +224,12 @@ class DualClassifier:
             memory = self.memory or bounded_calibration.begin(self.h.means, self.degrees())
             ids = torch.arange(len(g), device=g.device) + memory.shown
             return replace(self, memory=bounded_calibration.absorb(memory, g, ids, settings.bounds))
-        absorbed_by = recognise(similarity(g, self.h.means), settings.threshold, settings.at_most)
+        if settings.recognised_by == "answers":
+            answers, bare = self.decide(features).scores.argmax(1), self._bare_scores(g)
+            certainty = bare.gather(1, answers[:, None])[:, 0]
+            absorbed_by = absorbing(answers, certainty, settings.threshold, settings.at_most)
+        else:
+            absorbed_by = recognise(similarity(g, self.h.means), settings.threshold, settings.at_most)
         strengths, gate = self.degrees(), self.gate
         if gate is not None:
             gate = gate.calibrated(g, absorbed_by, self._weights(absorbed_by, strengths))
@@ -330,9 +346,14 @@ class DualClassifier:
 
     def transferable_scores(self, g: Tensor) -> Tensor:
         """Return the scores of g by h (N, C), with the bias of the gate if there is one."""
+        bare = self._bare_scores(g)
+        return bare if self.gate is None else self._with_bias(bare)
+
+    def _bare_scores(self, g: Tensor) -> Tensor:
+        """Return the scores of g by h (N, C), without bias."""
         if self.gate is None:
             return similarity_to(g, self._directions, self.classes)
-        return self._with_bias(self._calibrated_gate.scores(g))
+        return self._calibrated_gate.scores(g)
 
     def _with_bias(self, scores: Tensor) -> Tensor:
         factor, constant = self._bias

@@ -99,6 +99,8 @@ def _classifier(method: Method[Any]) -> DualClassifier:
         return nearest_means(method.prototypes, method.counts)
     assert isinstance(method, DualMethod)
     chosen = method.settings.model_dump(include=set(PrototypeSettings.model_fields))
+    if chosen.pop("recognised_by") == "answers":
+        del chosen["threshold"]  # of another score than the one that bounded Calibration recognises by
     return replace(method.classifier, settings=PrototypeSettings(**chosen | {"bounded": True}))
 
 
