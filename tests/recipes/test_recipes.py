@@ -1,6 +1,7 @@
 """Recipes: files that inherit, keys that are checked, and settings that are explained."""
 
 import hashlib
+import re
 from importlib import resources
 from pathlib import Path
 
@@ -72,8 +73,7 @@ def test_a_methods_file_holds_only_what_is_its_own(common):
         if path != common:
             own = keys(path)
             method = own["method.name"]
-            variants = (f"{method}-", f"{method}_gate-", f"{method}_authors")
-            assert path.stem == method or path.stem.startswith(variants)
+            assert re.fullmatch(rf"{method}(_gate|_authors)?(-[\w-]+)?", path.stem)
             named = {"benchmark": {"name": common.parent.name}, "method": {"name": method}}
             # the defaults and what is shared
             below = dict(flat(check_recipe(named).as_dict())) | shared | of_preset(own)
