@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from urllib.parse import SplitResult, urlsplit
 
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -25,6 +26,7 @@ from fairshot.server.metrics import Metrics
 COOKIE = "fairshot_token"
 HEALTH, LOGIN, STATIC, DOCS = "/api/health", "/login", "/static", "/docs"
 UPLOADS = ("/api/predict", "/api/teach")
+UTF_8 = (b"utf-8", b"utf8")
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 CONTENT_SECURITY_POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; object-src 'none'; "
@@ -83,7 +85,7 @@ class Guard:
             return
         started = time.perf_counter()
         request = BoundedRequest(self, scope, receive, send)
-        response = self._refusal(scope, request.most_bytes)
+        response = self._refusal(scope, request)
         try:
             await request.run(response or self.app)
         finally:
@@ -92,7 +94,7 @@ class Guard:
         self.metrics.requests.labels(path, str(request.status)).inc()
         self.metrics.seconds.labels(path).observe(time.perf_counter() - started)
 
-    def _refusal(self, scope: Scope, most_bytes: int) -> Response | None:
+    def _refusal(self, scope: Scope, request: BoundedRequest) -> Response | None:
         headers, path = Headers(scope=scope), scope["path"]
         host = headers.get("host", "")
         close = {"connection": "close"}  # the body of a refused request is not read
@@ -106,8 +108,10 @@ class Guard:
         foreign = "origin" in headers and _address(headers["origin"]).netloc != host
         if foreign and scope["method"] not in SAFE_METHODS:
             return refusal(403, "requests of other web sites are not served", close)
-        if (announced_bytes(headers) or 0) > most_bytes:
-            return refusal(413, f"more than {most_bytes:,} bytes in one request", close)
+        if (announced_bytes(headers) or 0) > request.most_bytes:
+            return refusal(413, f"more than {request.most_bytes:,} bytes in one request", close)
+        if request.charset.lower() not in UTF_8:
+            return refusal(400, "forms are read as UTF-8; name no other charset", close)
         return None
 
     def _has_token(self, scope: Scope, token: str) -> bool:
@@ -125,7 +129,12 @@ class BoundedRequest:
         self._guard, self._scope, self._receive, self._send = guard, scope, receive, send
         limits, headers = guard.limits, Headers(scope=scope)
         login = scope["path"] == LOGIN
-        files = headers.get("content-type", "").lower().startswith("multipart/form-data")
+        kind, options = parse_options_header(headers.get("content-type", ""))
+        files = kind == b"multipart/form-data"
+        # Python knows charsets that take hours to read, and some that give text which cannot be written.
+        self.charset = options.get(b"charset", b"utf-8") if files else b"utf-8"
+        self._boundary = b"\r\n--" + options.get(b"boundary", b"") if files else None
+        self._parts = 0
         self.most_bytes = limits.request_bytes if files and scope["path"] in UPLOADS else limits.text_bytes
         if login:
             self.most_bytes = limits.login_bytes
@@ -158,11 +167,16 @@ class BoundedRequest:
                 message = await self._receive()
         except TimeoutError:
             return self._refuse(408, f"the request took longer than {self._seconds:.0f} s to arrive")
-        size = len(message.get("body", b""))
+        body = message.get("body", b"")
+        size = len(body)
         self.received += size
         self._guard.arriving_bytes += size
         if self.received > self.most_bytes:
             return self._refuse(413, f"more than {self.most_bytes:,} bytes in one request")
+        # Each boundary takes the parser as long as kilobytes of an image, also one that turns out to be none.
+        self._parts += body.count(self._boundary) if self._boundary is not None else 0
+        if self._parts > self._guard.limits.parts:
+            return self._refuse(413, f"more than {self._guard.limits.parts} parts in one request")
         if self._guard.arriving_bytes > self._most_arriving:
             return self._refuse(503, "too many photos arrive at once; send them again in a second")
         self._complete = message["type"] == "http.disconnect" or not message.get("more_body", False)

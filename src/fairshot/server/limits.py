@@ -20,6 +20,9 @@ class Limits:
     login_bytes: int = 4096  # of a request to log in, which nobody has to be known for
     arriving_bytes: int = 256 * 2**20  # of all requests that are not answered yet
     small_request_bytes: int = 4 * 2**20  # a quarter of the arriving bytes is kept for requests up to this
+    parts: int = 64  # of a request with images, by the boundaries between them
+    tiny_chunks: int = 64  # of a body sent in chunks; further ones must have on average
+    chunk_bytes: int = 1024
 
     file_bytes: int = 12 * 2**20
     files: int = 20  # in one request

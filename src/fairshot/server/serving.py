@@ -11,6 +11,7 @@ import threading
 from types import FrameType
 from typing import Any
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -26,6 +27,24 @@ GRACEFUL_SECONDS = 5  # for requests under way, after a signal to stop
 SHUTDOWN_SECONDS = 9.0  # until the process has ended
 
 
+class BoundedChunks(h11.Connection):
+    """HTTP/1.1 that refuses a body of tiny chunks, each of which takes as long to parse as a large one."""
+
+    _chunks = _bytes = 0  # of the present request
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """Return what has arrived; tiny chunks are an error of the client."""
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._chunks = self._bytes = 0
+        elif isinstance(event, h11.Data):
+            self._chunks += event.chunk_end
+            self._bytes += len(event.data)
+            if self._chunks > Limits.tiny_chunks + self._bytes // Limits.chunk_bytes:
+                raise h11.RemoteProtocolError("a body of tiny chunks")
+        return event
+
+
 class HeaderTimeoutProtocol(H11Protocol):
     """HTTP/1.1 with bounds on open connections, and on the time clients take to send or to read.
 
@@ -36,6 +55,10 @@ class HeaderTimeoutProtocol(H11Protocol):
     _timer: asyncio.TimerHandle | None = None  # until the next request must have begun
     _reading_timer: asyncio.TimerHandle | None = None  # until the client must have read something
     given_up = False  # for a newer connection
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.conn = BoundedChunks(h11.SERVER)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Make room for the connection, and start the time for the head of the first request."""
@@ -61,6 +84,13 @@ class HeaderTimeoutProtocol(H11Protocol):
         """Start the time for the head of the next request."""
         self._expect_request()
         super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP; if a response has begun already, none can follow it."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
 
     def pause_writing(self) -> None:
         """Start the time for the client to read, as no more fits into the buffers on the way to it."""
