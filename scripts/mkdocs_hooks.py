@@ -27,6 +27,7 @@ PAGES = ("*.md", "docs/*.md", "results/**/*.md", "examples/*.md", "examples/*.ip
 LINK = re.compile(r"(?P<open>!?\[[^\[\]]*\]\()(?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
 IMAGE = re.compile(r'(?<=<img src=")docs/(?=[^"]+")')  # of the README, the only page with HTML
 MATH = re.compile(r'<(span|div) class="arithmatex">(?:\\\((.*?)\\\)|\\\[(.*?)\\\])</\1>', re.DOTALL)
+ICON = PACKAGE / "server" / "static" / "icon.svg"
 NOT_IN_CODE = re.compile(r"(`[^`]*`)|<")
 BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 
@@ -57,6 +58,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             files.append(File.generated(config, page, content=_markdown(ROOT / source)))
     for page, text in _generated().items():
         files.append(File.generated(config, page, content=text))
+    files.append(File.generated(config, "assets/icon.svg", abs_src_path=str(ICON)))
     return files
 
 
@@ -102,13 +104,15 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def on_page_content(text: str, **_: Any) -> str:
-    """Turn formulas into MathML, which browsers show without a script."""
-    return MATH.sub(_mathml, text)
+    """Turn formulas into MathML, which browsers show without a script; keep a number with its deviation."""
+    return MATH.sub(_mathml, text).replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")
 
 
 def _mathml(formula: re.Match[str]) -> str:
-    display = "inline" if formula[2] is not None else "block"
-    return latex2mathml.converter.convert(html.unescape(formula[2] or formula[3]), display=display)
+    if formula[2] is not None:
+        return latex2mathml.converter.convert(html.unescape(formula[2]), display="inline")
+    block = latex2mathml.converter.convert(html.unescape(formula[3]), display="block")
+    return f'<div class="formula">{block}</div>'  # which scrolls on a narrow screen
 
 
 @cache

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from fairshot.methods import methods
 from support.pages import ROOT
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+LOW_CONTRAST = (ROOT / "tests" / "support" / "low_contrast.js").read_text()
 LOADING = {
     "script": "src",
     "img": "src",
@@ -100,30 +102,48 @@ def test_formulas_are_mathml(site):
     assert "arithmatex" not in page
 
 
-def test_a_browser_shows_and_searches_it_from_a_file_without_a_request(site):
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api")
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
         pytest.skip(f"none of {', '.join(BROWSERS)} is installed")
     with playwright.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        page = browser.new_page()
-        requests: list[str] = []
-        page.on("request", lambda request: requests.append(request.url))
-        page.goto((site / "index.html").as_uri())
-        page.locator("input.md-search__input").click()
-        page.keyboard.type("resistance")
-        page.locator(".md-search-result__item").first.wait_for(timeout=120_000)
-        browser.close()
+        started = play.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+def test_a_browser_shows_and_searches_it_from_a_file_without_a_request(site, browser):
+    page = browser.new_page()
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto((site / "index.html").as_uri())
+    page.locator("input.md-search__input").click()
+    page.keyboard.type("resistance")
+    page.locator(".md-search-result__item").first.wait_for(timeout=120_000)
+    page.close()
     assert requests
     assert not [address for address in requests if address.startswith(("http", "ws"))]
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_fit_a_phone_and_can_be_read(site, browser, scheme):
+    page = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme=scheme)
+    for name in ("index", "paper", "results/index", "reference/recipes", "reference/api/index"):
+        page.goto((site / f"{name}.html").as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") == 390, name
+        faint = [text for text, _ in page.evaluate(LOW_CONTRAST, "article") if text != "¶"]
+        assert not faint, name
+    page.close()
+
+
 def test_a_broken_link_is_an_error(tmp_path):
     """In a small site with the same settings, for the whole one takes long to build."""
-    for name in ("scripts", "mkdocs.yml"):
-        source = ROOT / name
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / name)
+    for name in ("scripts", "mkdocs.yml", "src/fairshot/server/static/icon.svg"):
+        source, target = ROOT / name, tmp_path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
     settings = (tmp_path / "mkdocs.yml").read_text()
     kept = settings[: settings.index("nav:\n  -")].replace("not_in_nav: |", "not_in_nav: |\n  reference/**")
     (tmp_path / "mkdocs.yml").write_text(kept + "nav: [{Start: index.md}, {Metrics: metrics.md}]\n")
