@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from fairshot.progress import Reporter
 from fairshot.teaching import Store, teach_folder
 from fairshot.teaching.errors import ClassesRefused, NoClassFolders
 from fairshot.teaching.network import Network
+from support.pages import parse
 from support.stores import drawings, make_store
 
 
@@ -113,3 +116,12 @@ def test_a_folder_without_classes_is_refused(store: Store, photos: Path) -> None
         CliRunner().invoke(app, ["teach", str(store.folder), str(photos), "--dry-run"]).output
     )
     assert store.digest() == before
+
+
+def test_what_was_taught_is_asked_next_by_commands_that_the_command_line_takes(tmp_path: Path) -> None:
+    write(tmp_path / "photos" / "emu", "emu", 3)
+    make_store(tmp_path / "my store").close()  # a name with a space is quoted
+    outcome = CliRunner().invoke(app, ["teach", str(tmp_path / "my store"), str(tmp_path / "photos")])
+    commands = re.findall(r"fairshot (.*?)(?:,| for )", outcome.output.splitlines()[-1])
+    assert [parse(shlex.split(command)) for command in commands] == ["predict", "serve"]
+    assert all(str(tmp_path / "my store") in shlex.split(command) for command in commands)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -134,7 +135,8 @@ def new_command(
         _say_sessions(spec, store, without_images)
         say(f'confidence and "unknown" are fitted to: {made.snapshot().confidence.source}')
         if not count:
-            say(f"to teach it: fairshot teach {store} PHOTOS, a folder with a sub-folder for each class")
+            named = shlex.quote(str(store))
+            say(f"to teach it: fairshot teach {named} PHOTOS, a folder with a sub-folder for each class")
 
 
 def _say_method(spec: StoreSpec) -> None:
@@ -154,4 +156,4 @@ def _say_sessions(spec: StoreSpec, store: Path, without_images: bool) -> None:
         again = "" if without_images else ", or make the store with --sessions"
         names = first_of(spec.left_out, MOST_NAMED)
         say(f"left out, because the run learnt them in its sessions: {names}")
-        say(f"to add one: fairshot teach {store} NAME PHOTOS{again}")
+        say(f"to add one: fairshot teach {shlex.quote(str(store))} NAME PHOTOS{again}")

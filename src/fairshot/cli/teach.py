@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -69,6 +70,9 @@ def _teach_folder(store: Path, folder: Path, dry_run: bool, warn_share: float | 
     say(("would be taught: " if dry_run else "") + done.sentence())
     if done.refused:
         raise ClassesRefused(done.refused)
+    if not dry_run:
+        named = shlex.quote(str(store))
+        say(f"to ask it: fairshot predict {named} PHOTO, or fairshot serve {named} for a page in the browser")
 
 
 def predict_command(

@@ -77,8 +77,14 @@ class SSS(DualEstimator):
 
     Parameters
     ----------
-    intra, inter, sr, resistance
-        the components of the method, each of which can be switched off.
+    intra
+        whether each image is also trained on upside down, as a second component of its class (eq. 4).
+    inter
+        whether fused pairs of images are trained as surplus classes (eq. 5).
+    sr
+        whether a second kind of features, specific to the classes of `fit`, decides between them (eq. 6).
+    resistance
+        whether labels of `fit` yield to new ones that resemble them (eq. 7 and 8).
     gamma
         strength of Resistance; more favours labels learnt by `partial_fit`.
     """

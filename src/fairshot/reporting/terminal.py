@@ -53,7 +53,7 @@ def conditions_table(results: Sequence[Result]) -> RenderableType:
 
     table = plain_table()
     for title in CONDITIONS:
-        table.add_column(title.replace(" ", "\n"))
+        table.add_column(title.replace(" ", "\n"), overflow="fold")
     rows = [tuple(conditions(group).values.values()) for group in group_results(results)]
     for cells in dict.fromkeys(rows):
         table.add_row(*cells)

@@ -81,13 +81,14 @@ class TeachReport:
         if not self.stored:
             return told
         if not self.reassigned:
-            return f"{told}; takes none of {self.stored:,} stored images"
+            return f"{told}; none of {self.stored:,} images of other classes changes to it"
         total = sum(each.count for each in self.reassigned)
         counts = {
             each.name: f" ({each.count})" if len(self.reassigned) > 1 else "" for each in self.reassigned
         }
         before = ", ".join(name + count for name, count in counts.items())
-        return f"{told}; takes {total} of {self.stored:,} stored images, answered {before} before"
+        change = "changes" if total == 1 else "change"
+        return f"{told}; {total} of {self.stored:,} images of other classes {change} to it, from {before}"
 
 
 def closest_classes(snapshot: Snapshot, class_id: int) -> tuple[tuple[str, float], ...]:

@@ -26,7 +26,7 @@ async function reportCard(report) {
   for (const { name, similarity } of report.closest) {
     card.append(make("div", "row", label(name), await thumbnails(name, 3), number(similarity.toFixed(3))));
   }
-  if (report.reassigned.length) card.append(make("h3", "", "Stored images it takes, by their answer before"));
+  if (report.reassigned.length) card.append(make("h3", "", "Images that change to it, by their answer before"));
   for (const each of report.reassigned) {
     card.append(make("div", "row", label(`${each.count} of ${each.of} ${each.name}`), pictures(each.thumbnails)));
   }
