@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageChops
 from playwright.sync_api import sync_playwright
 
 from fairshot.server.serving import build_server, listen
@@ -28,6 +28,7 @@ from fairshot.teaching.doodle_files import write_doodles
 
 TARGET = Path(__file__).parents[1] / "docs" / "screenshots"
 TAUGHT = {"umbrella": 5, "shoe": 5, "cloud": 5, "cat": 3, "airplane": 5}
+MARGIN = 48  # pixels below the last thing on a picture
 DESK, PHONE = {"width": 1100, "height": 820}, {"width": 390, "height": 844}
 
 
@@ -90,8 +91,12 @@ class Camera:
         return Image.open(io.BytesIO(self.page.screenshot())).convert("RGB")
 
     def take(self, name: str) -> None:
-        """Take the picture and keep it."""
-        self.picture().quantize(128).save(TARGET / f"{name}.png", optimize=True)
+        """Take the picture and keep it, without what is empty at its end."""
+        taken = self.picture()
+        ground = Image.new("RGB", taken.size, taken.getpixel((0, taken.height - 1)))
+        end = (ImageChops.difference(taken, ground).getbbox() or taken.getbbox())[3]
+        kept = taken.crop((0, 0, taken.width, min(taken.height, end + MARGIN)))
+        kept.quantize(128).save(TARGET / f"{name}.png", optimize=True)
 
 
 def teach_and_ask(camera: Camera, photos: Path) -> None:
