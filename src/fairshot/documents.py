@@ -40,14 +40,9 @@ class BadYAML(ValueError):
 
 
 def write_json(path: Path, text: str) -> None:
-    """Write a JSON object, given as text, with a checksum."""
-    write_atomically(path, with_checksum(text).encode())
-
-
-def with_checksum(text: str) -> str:
-    """Return a JSON object that begins with the checksum of the rest."""
-    rest = text[1:]
-    return f'{{"sha256":"{hashlib.sha256(rest.encode()).hexdigest()}",{rest}'
+    """Write a JSON object, given as text, beginning with the checksum of the rest."""
+    rest = text[1:].encode()
+    write_atomically(path, f'{{"sha256":"{hashlib.sha256(rest).hexdigest()}",'.encode() + rest)
 
 
 def read_json(path: Path) -> bytes:
@@ -55,8 +50,7 @@ def read_json(path: Path) -> bytes:
     content = _read(path, JSON_BYTES)
     if found := _check(path, content, _JSON_CHECKSUM):
         content = b"{" + content[found.end() :]
-    if _deeper_than(content, DEEPEST):
-        raise FileRefused(path, f"it nests more than {DEEPEST} lists and objects")
+    _check_depth(path, content)
     return content
 
 
@@ -74,8 +68,7 @@ def load_json(path: Path) -> dict[str, Any]:
 def load_foreign_json(path: Path) -> Any:
     """Read JSON that another program wrote, which has no checksum of ours; huge and deep ones are refused."""
     content = _read(path, JSON_BYTES)
-    if _deeper_than(content, DEEPEST):
-        raise FileRefused(path, f"it nests more than {DEEPEST} lists and objects")
+    _check_depth(path, content)
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as problem:
@@ -185,11 +178,10 @@ def _check(path: Path, content: bytes, checksum: re.Pattern[bytes]) -> re.Match[
     return found
 
 
-def _deeper_than(content: bytes, limit: int) -> bool:
-    """Whether JSON has more than so many brackets open at once; those in strings do not count."""
+def _check_depth(path: Path, content: bytes) -> None:
+    """Refuse JSON with more than `DEEPEST` brackets open at once; those in strings do not count."""
     depth = 0
     for bracket in _STRING.sub(b"", content).translate(None, _NO_BRACKETS):
         depth += 1 if bracket in b"[{" else -1
-        if depth > limit:
-            return True
-    return False
+        if depth > DEEPEST:
+            raise FileRefused(path, f"it nests more than {DEEPEST} lists and objects")
