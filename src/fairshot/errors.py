@@ -190,9 +190,6 @@ class CannotWrite(UserError, OSError):
         """Pickle it as what it is made from: an OSError cannot be made without."""
         return type(self), (self.path, self.reason, self.disk_full)
 
-    def __str__(self) -> str:
-        return f"{self.path} cannot be written ({self.reason}); nothing was changed"
-
 
 @dataclass(eq=False)
 class FolderOccupied(UserError):
