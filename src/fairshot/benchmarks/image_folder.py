@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -11,15 +12,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from fairshot.benchmarks.cache import Resize, cached_pictures
 from fairshot.benchmarks.images import is_image_name
-from fairshot.benchmarks.pictures import Pictures
-from fairshot.benchmarks.stream import (
-    LabelledPictures,
-    Protocol,
-    Session,
-    Stream,
-    StreamSettings,
-    resolve_protocol,
-)
+from fairshot.benchmarks.pictures import Ints, Pictures
+from fairshot.benchmarks.stream import Protocol, Stream, StreamSettings, number_sessions, resolve_protocol
 from fairshot.documents import read_model, write_json
 from fairshot.errors import UserError
 from fairshot.progress import SILENT, Reporter
@@ -110,12 +104,15 @@ class Split(BaseModel):
 
     def summary(self) -> list[str]:
         """Describe the split in a few lines."""
-        lines = [_session_line("base session", self.classes[: self.base_classes])]
-        for session in range(self.sessions):
-            first = self.base_classes + session * self.way
-            lines.append(_session_line(f"session {session + 1}", self.classes[first : first + self.way]))
-        lines += [f"skipped {file}: {reason}" for file, reason in self.skipped.items()]
-        return lines
+        titles = ["base session", *(f"session {number}" for number in range(1, self.sessions + 1))]
+        lines = map(_session_line, titles, self.by_session)
+        return [*lines, *(f"skipped {file}: {reason}" for file, reason in self.skipped.items())]
+
+    @property
+    def by_session(self) -> list[tuple[ClassSplit, ...]]:
+        """The classes of each session."""
+        ends = [self.base_classes + self.way * number for number in range(self.sessions + 1)]
+        return [self.classes[first:end] for first, end in itertools.pairwise([0, *ends])]
 
 
 def _session_line(title: str, classes: tuple[ClassSplit, ...]) -> str:
@@ -229,14 +226,9 @@ def _stream(photos: Path, split: Split, files: list[str], pictures: Pictures) ->
     """Make the stream of a split from the pictures of its files."""
     position = {file: index for index, file in enumerate(files)}
 
-    def labelled(ids: range, files_of: list[tuple[str, ...]]) -> LabelledPictures:
-        index = [position[file] for files in files_of for file in files]
-        return LabelledPictures(pictures.take(index), np.repeat(ids, [len(files) for files in files_of]))
+    def indices(chosen: tuple[str, ...]) -> Ints:
+        return np.array([position[file] for file in chosen], dtype=np.int64)
 
-    sessions, first = [], 0
-    for count in (split.base_classes, *[split.way] * split.sessions):
-        ids, classes = range(first, first + count), split.classes[first : first + count]
-        train = labelled(ids, [each.train for each in classes])
-        sessions.append(Session(tuple(ids), train, labelled(ids, [each.test for each in classes])))
-        first += count
-    return Stream(photos.resolve().name, tuple(each.name for each in split.classes), tuple(sessions))
+    groups = [[(indices(each.train), indices(each.test)) for each in classes] for classes in split.by_session]
+    sessions = number_sessions(groups, pictures, pictures)
+    return Stream(photos.resolve().name, tuple(each.name for each in split.classes), sessions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -136,23 +136,36 @@ def build_stream(benchmark: Benchmark, settings: StreamSettings) -> Stream:
     incremental = used[protocol.base_classes :].reshape(protocol.sessions, protocol.way)
     train = _by_class(benchmark.train.labels, classes)
     test = _by_class(benchmark.test.labels, classes)
-    chosen = {int(label): train[label] for label in used[: protocol.base_classes]}
     for label in incremental.flat:
-        chosen[int(label)] = _shots(benchmark, train[label], int(label), protocol.shots, settings.shot_seed)
+        train[label] = _shots(benchmark, train[label], int(label), protocol.shots, settings.shot_seed)
+    groups = [
+        [(train[label], test[label]) for label in labels]
+        for labels in (used[: protocol.base_classes], *incremental)
+    ]
+    sessions = number_sessions(groups, benchmark.train.pictures, benchmark.test.pictures)
+    return Stream(benchmark.name, tuple(benchmark.class_names[label] for label in used), sessions)
 
-    sessions = []
+
+def number_sessions(
+    groups: Iterable[Sequence[tuple[Ints, Ints]]], train: Pictures, test: Pictures
+) -> tuple[Session, ...]:
+    """Make sessions of groups of classes, whose ids count in their order.
+
+    A class is given by the indices of its training and of its test pictures.
+    """
+    sessions: list[Session] = []
     first = 0
-    for labels in (used[: protocol.base_classes], *incremental):
-        ids = np.arange(first, first + len(labels))
-        sessions.append(
-            Session(
-                classes=tuple(ids.tolist()),
-                train=relabelled(benchmark.train, [chosen[int(label)] for label in labels], ids),
-                test=relabelled(benchmark.test, [test[label] for label in labels], ids),
+    for group in groups:
+        ids = range(first, first + len(group))
+        parts = [
+            LabelledPictures(
+                pictures.take(np.concatenate(indices)), np.repeat(ids, [len(each) for each in indices])
             )
-        )
-        first += len(labels)
-    return Stream(benchmark.name, tuple(benchmark.class_names[label] for label in used), tuple(sessions))
+            for pictures, indices in zip((train, test), zip(*group, strict=True), strict=True)
+        ]
+        sessions.append(Session(tuple(ids), *parts))
+        first += len(group)
+    return tuple(sessions)
 
 
 def resolve_protocol(name: str, classes: int, own: Protocol, settings: StreamSettings) -> Protocol:
@@ -196,9 +209,3 @@ def _shots(benchmark: Benchmark, images: Ints, label: int, shots: int, seed: int
             f"{benchmark.name} has {len(images)} training images"
         )
     return np.random.default_rng([seed or 0, label]).permutation(images)[:shots]
-
-
-def relabelled(images: LabelledPictures, by_class: list[Ints], ids: Ints) -> LabelledPictures:
-    """Gather the images of some classes under their ids in the stream."""
-    index = np.concatenate(by_class)
-    return LabelledPictures(images.pictures.take(index), np.repeat(ids, [len(part) for part in by_class]))

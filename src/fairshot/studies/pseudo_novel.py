@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fairshot.benchmarks.pictures import Ints
-from fairshot.benchmarks.stream import Session, Stream, relabelled
+from fairshot.benchmarks.stream import Stream, number_sessions
 from fairshot.errors import HeldOutUnfit, PseudoNovelUnfit, UserError
 from fairshot.methods.method import Method
 from fairshot.progress import SILENT, Reporter
@@ -49,23 +49,19 @@ def pseudo_stream(stream: Stream, novel: int, held_out: int, seed: int = 0) -> S
         raise PseudoNovelUnfit(novel, way, stream.base_classes)
     rng = np.random.default_rng([seed, 3])
     pseudo_base, pseudo_novel = split_pseudo_novel(stream, novel, rng)
-    sessions, first = [], 0
-    for t, group in enumerate([pseudo_base, *pseudo_novel.reshape(-1, way)]):
-        train, test = [], []
-        for label in group:
-            images = rng.permutation(np.flatnonzero(base.labels == label))
-            needed = shots if t else 1
-            if len(images) < held_out + needed:
-                raise HeldOutUnfit(stream.class_names[label], len(images), held_out, needed)
-            test.append(images[:held_out])
-            train.append(images[held_out:] if t == 0 else images[held_out : held_out + shots])
-        ids = np.arange(first, first + len(group))
-        sessions.append(
-            Session(tuple(ids.tolist()), relabelled(base, train, ids), relabelled(base, test, ids))
-        )
-        first += len(group)
+
+    def divided(label: int, needed: int, at_most: int | None) -> tuple[Ints, Ints]:
+        """Return the training and the test images of a class."""
+        images = rng.permutation(np.flatnonzero(base.labels == label))
+        if len(images) < held_out + needed:
+            raise HeldOutUnfit(stream.class_names[label], len(images), held_out, needed)
+        return images[held_out:][:at_most], images[:held_out]
+
+    groups = [[divided(label, 1, None) for label in pseudo_base]]
+    groups += [[divided(label, shots, shots) for label in each] for each in pseudo_novel.reshape(-1, way)]
     names = tuple(stream.class_names[label] for label in (*pseudo_base, *pseudo_novel))
-    return Stream(f"{stream.benchmark} (pseudo-novel)", names, tuple(sessions))
+    sessions = number_sessions(groups, base.pictures, base.pictures)
+    return Stream(f"{stream.benchmark} (pseudo-novel)", names, sessions)
 
 
 def split_pseudo_novel(stream: Stream, novel: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
@@ -110,7 +106,7 @@ def pseudo_streams(
     drawn = _draw(stream, novel, shots + held_out, seed, draws)
     used, rows = np.unique(drawn, return_inverse=True)
     test = embed(method, base.test)
-    pool = embed(method, relabelled(stream.base.train, [used], np.zeros(1, dtype=np.int64)))
+    pool = embed(method, stream.base.train.take(used))
     bank = FeatureBank(embed(method, base.train, reporter), [test, pool])
     device, first = test.labels.device, len(test.labels)
     held = Subset(torch.arange(first, device=device), test.labels)
