@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
 from fairshot.classifiers.bounded_calibration import absorb, begin, prototypes, relabel, rollback
-from fairshot.classifiers.calibration import degrees, moved, recognise
+from fairshot.classifiers.calibration import alphas, moved, recognise
 from fairshot.classifiers.dual import PrototypeSettings
 from fairshot.classifiers.prototypes import prototypes as class_means
 from fairshot.classifiers.similarity import similarity
 
 CLASSES, BASE, DIMENSIONS = 12, 8, 32
-ALPHA = degrees(CLASSES, BASE, base=0.1, novel=0.6).double()
+ALPHA = alphas(CLASSES, BASE, base=0.1, novel=0.6).double()
 
 
 def make_bounds(**chosen):

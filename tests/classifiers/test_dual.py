@@ -177,7 +177,7 @@ def test_a_gate_goes_with_bounded_calibration_in_its_own_space():
     expected = moved_within(gate.prototypes, kept, memory.owner, memory.alpha, chosen.bounds)
     images = gate.values(TESTS["g"])
     plain = torch.cosine_similarity(images[:, None], expected[None], dim=-1).mean(-1)
-    biased = gate.novel_with_bias(plain[:, BASE:], "unbiased", torch.tensor(1.0))
+    biased = gate.novel_bias("unbiased", torch.tensor(1.0)).added_to(plain[:, BASE:])
     torch.testing.assert_close(
         adapted.transferable_scores(TESTS["g"]),
         torch.cat([plain[:, :BASE], biased], dim=1),

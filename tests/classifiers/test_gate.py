@@ -23,7 +23,7 @@ def fitted(features, labels, power=None, shrinkage=1.0, share=0.0):
     """The classifier that knows the base classes; without a power, features are compared as they are."""
     counts = labels.bincount()
     if power is None:
-        return TransferableClassifier.plain(prototypes(features, labels, range(len(counts))), counts)
+        return TransferableClassifier.of_base(prototypes(features, labels, range(len(counts))), counts)
     spread = WithinClassCovariance.fit(features, labels, len(counts), power)
     own = ClassCovariances.fit(features, labels, spread, shrinkage).metrics(share) if share else None
     return TransferableClassifier.whitened(spread, counts, shrinkage, own)
@@ -31,7 +31,7 @@ def fitted(features, labels, power=None, shrinkage=1.0, share=0.0):
 
 def with_bias(classifier, scores, bias, strength):
     base = classifier.base_classes
-    novel = classifier.novel_with_bias(scores[:, base:], bias, scores.new_tensor(strength))
+    novel = classifier.novel_bias(bias, scores.new_tensor(strength)).added_to(scores[:, base:])
     return torch.cat([scores[:, :base], novel], dim=1)
 
 
@@ -260,7 +260,7 @@ def test_several_strengths_at_once_bias_as_each_alone(rule):
         classifier.project(random(6, 2, 6, seed=2)), torch.tensor([4, 4, 4, 4, 5, 5]), range(4, 6)
     )
     scores, strengths = classifier.scores(random(8, 2, 6, seed=3)), torch.tensor([0.0, 0.3, 0.9]).double()
-    together = classifier.novel_with_bias(scores[:, 4:], rule, strengths[:, None, None])
+    together = classifier.novel_bias(rule, strengths[:, None, None]).added_to(scores[:, 4:])
     for strength, got in zip(strengths.tolist(), together, strict=True):
         torch.testing.assert_close(got, with_bias(classifier, scores, rule, strength)[:, 4:])
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairshot.classifiers.calibration import NO_CLASS, calibrate_labelled, degrees, moved, recognise
+from fairshot.classifiers.calibration import NO_CLASS, alphas, calibrate_labelled, moved, recognise
 from fairshot.classifiers.combination import combine, joined, separate_answers, separately
 from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.resistance import accumulate, as_float, no_delta, resist
@@ -202,7 +202,7 @@ def test_calibration_is_the_weighted_mean_of_prototype_and_absorbed_samples():
     features = classifiers.repeat(6, 1, 1) + 0.6 * random(24, 2, 5, seed=1)
     alpha, r, R = [0.1, 0.1, 0.6, 0.6], 0.85, 3
     absorbed_by = recognise(similarity(features, classifiers), r, R)
-    got = moved(classifiers, features, absorbed_by, degrees(4, 2, base=0.1, novel=0.6))
+    got = moved(classifiers, features, absorbed_by, alphas(4, 2, base=0.1, novel=0.6))
     scores = [[S(x, p) for p in classifiers.tolist()] for x in features.tolist()]
     owner = absorb_by_loops(scores, r, R)
     assert absorbed_by.tolist() == owner

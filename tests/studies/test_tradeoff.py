@@ -13,7 +13,7 @@ from fairshot.methods.sss import SSSSettings
 from fairshot.models.flips import FlipViews
 from fairshot.progress import Reporter
 from fairshot.recipes import load_recipe
-from fairshot.studies.cached_stream import CachedStream, Embedded, FeatureBank, Subset, cache_stream
+from fairshot.studies.cached_stream import CachedStream, FeatureBank, LabelledFeatures, Subset, cache_stream
 from fairshot.studies.gates import Gate, Space, common_gates, own_gates
 from fairshot.studies.pseudo_novel import pseudo_streams, split_pseudo_novel
 from fairshot.studies.tradeoff import (
@@ -45,7 +45,7 @@ def features():
 
     def draw(labels):
         g = (centres[labels] + spread * torch.randn(len(labels), 2, 24, generator=generator)).clamp(min=0)
-        return Embedded(g, torch.cat([g, g.square()], -1), labels)
+        return LabelledFeatures(g, torch.cat([g, g.square()], -1), labels)
 
     base, ids, images = torch.arange(BASE), torch.arange(BASE, BASE + NOVEL), TESTS + max(SHOTS)
     tests = draw(base.repeat(TESTS))

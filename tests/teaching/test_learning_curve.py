@@ -61,7 +61,7 @@ def answer(classifier: DualClassifier, column: int, photo: dict, shots: list[dic
     added = classifier.extend(features, torch.full((len(shots),), classifier.classes))
     now, with_added = classifier.scores(photo), list(added.scores(photo))
     if classifier.gate is not None:  # the bias stays what it is without the added class
-        bare = added.gate.scores(photo["g"])[:, -1] + classifier._bias[1]
+        bare = added.gate.scores(photo["g"])[:, -1] + classifier._bias.constant
         with_added[0] = torch.cat([with_added[0][:, :-1], bare[:, None]], 1)
     replaced = []
     for before, after in zip(now, with_added, strict=True):
@@ -110,7 +110,7 @@ def test_a_space_that_photos_whiten_is_that_without_the_class(whitening: int) ->
     labels = torch.arange(4).repeat_interleave(5)
     g += 2 * torch.randn(4, 2, 6, generator=draw)[labels]
     space = Whitening(1.0, torch.zeros(2, 6), torch.randn(2, 6, 6, generator=draw))
-    empty = TransferableClassifier.in_space(space, torch.zeros(0, 2, 6), torch.zeros(0, dtype=torch.int64))
+    empty = TransferableClassifier.of_base(torch.zeros(0, 2, 6), torch.zeros(0, dtype=torch.int64), space)
     before = empty.extended(empty.project(g.double()), labels, range(4))
     chosen = torch.arange(20) % 5 < whitening
     gate = before.with_shot_covariance(g[chosen], labels[chosen], 0.5)

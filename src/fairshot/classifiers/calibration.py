@@ -9,8 +9,8 @@ from fairshot.classifiers.prototypes import class_sums
 NO_CLASS = -1  # no class absorbed this sample
 
 
-def degrees(classes: int, base_classes: int, base: float, novel: float) -> torch.Tensor:
-    """Alpha of eq. 9 for each class (C,): one value for base classes, another for novel ones."""
+def alphas(classes: int, base_classes: int, base: float, novel: float) -> torch.Tensor:
+    """Alpha of eq. 9, or alpha' of eq. 24, of each class (C,): one for base classes, one for novel ones."""
     return torch.where(torch.arange(classes) < base_classes, base, novel)
 
 
@@ -44,13 +44,16 @@ def absorbing(winner: torch.Tensor, certainty: torch.Tensor, threshold: float, a
     first.
     """
     winner = torch.where(certainty > threshold, winner, NO_CLASS)
-    by_similarity = certainty.argsort(descending=True, stable=True)
-    order = by_similarity[winner[by_similarity].argsort(stable=True)]
-    grouped = winner[order]
-    rank = torch.arange(len(order), device=order.device) - torch.searchsorted(grouped, grouped)
-    chosen = torch.full_like(winner, NO_CLASS)
-    chosen[order] = torch.where(rank < at_most, grouped, NO_CLASS)
-    return chosen
+    return torch.where(rank_in_class(certainty, winner) < at_most, winner, NO_CLASS)
+
+
+def rank_in_class(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return the rank of each sample (N,) among those of its class: 0 for the highest score, or the first."""
+    order = scores.argsort(descending=True, stable=True)
+    order = order[labels[order].argsort(stable=True)]
+    grouped = labels[order]
+    places = torch.arange(len(order), device=order.device) - torch.searchsorted(grouped, grouped)
+    return torch.empty_like(order).scatter(0, order, places)
 
 
 def calibrate_labelled(

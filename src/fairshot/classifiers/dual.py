@@ -27,9 +27,9 @@ from torch import Tensor
 from fairshot.classifiers import bounded_calibration
 from fairshot.classifiers.bgmm import BGMM
 from fairshot.classifiers.bounded_calibration import Bounds, Calibration, Entry
-from fairshot.classifiers.calibration import absorbing, degrees, recognise
+from fairshot.classifiers.calibration import absorbing, alphas, recognise
 from fairshot.classifiers.combination import Decision, Rule, combine, joined
-from fairshot.classifiers.gate import Bias, TransferableClassifier
+from fairshot.classifiers.gate import Bias, NovelBias, TransferableClassifier
 from fairshot.classifiers.prototype_classifier import Prototypes, ResistingPrototypes
 from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.similarity import prototype_directions, similarity, similarity_to
@@ -208,7 +208,7 @@ class DualClassifier:
         if self.memory is None:
             return extended
         memory = bounded_calibration.relabel(
-            self.memory, extended.h.means, extended.degrees(), extended.bounds
+            self.memory, extended.h.means, extended.alphas(), extended.bounds
         )
         return replace(extended, memory=memory)
 
@@ -221,7 +221,7 @@ class DualClassifier:
         """Calibrate h with unlabelled images (eq. 9, 10, 24), within bounds if the settings say so."""
         g, settings = features["g"], self.settings
         if isinstance(settings, PrototypeSettings) and settings.bounded:
-            memory = self.memory or bounded_calibration.begin(self.h.means, self.degrees())
+            memory = self.memory or bounded_calibration.begin(self.h.means, self.alphas())
             ids = torch.arange(len(g), device=g.device) + memory.shown
             return replace(self, memory=bounded_calibration.absorb(memory, g, ids, settings.bounds))
         if settings.recognised_by == "answers":
@@ -230,7 +230,7 @@ class DualClassifier:
             absorbed_by = absorbing(answers, certainty, settings.threshold, settings.at_most)
         else:
             absorbed_by = recognise(similarity(g, self.h.means), settings.threshold, settings.at_most)
-        strengths, gate = self.degrees(), self.gate
+        strengths, gate = self.alphas(), self.gate
         if gate is not None:
             gate = gate.calibrated(g, absorbed_by, self._weights(absorbed_by, strengths))
         return replace(self, h=self.h.calibrated(g, absorbed_by, strengths), gate=gate)
@@ -283,7 +283,7 @@ class DualClassifier:
         own = torch.arange(len(labels), device=labels.device), labels
 
         def left_out(means: Tensor, values: Tensor) -> Tensor:
-            plain = TransferableClassifier.plain(means[used], self.counts[used])
+            plain = TransferableClassifier.of_base(means[used], self.counts[used])
             return plain.left_out(plain.project(values), rows).float()
 
         if self.gate is None:
@@ -320,7 +320,7 @@ class DualClassifier:
         own = torch.arange(len(labels), device=labels.device), labels
 
         def made_of(values: Tensor, each: Tensor) -> Tensor:
-            plain = TransferableClassifier.plain(values[:0], labels[:0])
+            plain = TransferableClassifier.of_base(values[:0], labels[:0])
             return plain.made_of(plain.project(values), each).float()
 
         gated: Iterable[Tensor | None] = itertools.repeat(None)
@@ -356,16 +356,15 @@ class DualClassifier:
         return self._calibrated_gate.scores(g)
 
     def _with_bias(self, scores: Tensor) -> Tensor:
-        factor, constant = self._bias
         base, novel = scores[:, : self.base_classes], scores[:, self.base_classes :]
-        return torch.cat([base, novel + constant if factor is None else novel * factor], dim=1)
+        return torch.cat([base, self._bias.added_to(novel)], dim=1)
 
     @cached_property
-    def _bias(self) -> tuple[Tensor | None, Tensor]:
+    def _bias(self) -> NovelBias:
         """The bias of the gate, which depends on the classes alone."""
         assert self.gate is not None
         strength = self.counts.new_tensor(self.settings.gate_strength, dtype=torch.float32)
-        return self.gate.bias_terms(self.settings.gate, strength)
+        return self.gate.novel_bias(self.settings.gate, strength)
 
     def specific_scores(self, g_tilde: Tensor) -> Tensor:
         """Return the scores of g~ by h~ (N, C), base classes resisting if the settings say so."""
@@ -420,12 +419,13 @@ class DualClassifier:
         assert isinstance(self.settings, PrototypeSettings)
         return self.settings.bounds
 
-    def degrees(self) -> Tensor:
+    def alphas(self) -> Tensor:
         """Alpha of eq. 9, or alpha' of eq. 24, of each class (C,)."""
-        chosen = self.settings
-        if isinstance(chosen, MixtureSettings):
-            return degrees(self.classes, self.base_classes, chosen.prior_base, chosen.prior_novel)
-        return degrees(self.classes, self.base_classes, chosen.alpha_base, chosen.alpha_novel)
+        if isinstance(self.settings, MixtureSettings):
+            chosen = self.settings.prior_base, self.settings.prior_novel
+        else:
+            chosen = self.settings.alpha_base, self.settings.alpha_novel
+        return alphas(self.classes, self.base_classes, *chosen)
 
     def _weights(self, absorbed_by: Tensor, strengths: Tensor) -> Tensor:
         """Weight of the absorbed samples in the prototypes of the gate (C,)."""
@@ -503,10 +503,10 @@ def _fit_gate(
 ) -> TransferableClassifier:
     """Make the gate of the base classes from the features of their training images."""
     if not settings.whitening:
-        return TransferableClassifier.plain(h.means, counts)
+        return TransferableClassifier.of_base(h.means, counts)
     if space is not None:
         means = prototypes(space.transform(g.double()), labels, range(len(counts))).to(g)
-        return TransferableClassifier.in_space(space, means, counts)
+        return TransferableClassifier.of_base(means, counts, space)
     covariance = WithinClassCovariance.fit(g, labels, len(counts), settings.power)
     metrics, share = None, settings.class_covariance_share
     if share:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -36,6 +36,17 @@ from fairshot.classifiers.whitening import (
 
 Bias = Literal["plain", "constant", "unbiased", "left_out"]
 LEARNT = ("prototypes", "counts", "noise", "margins")  # tensors that every gate has
+
+
+class NovelBias(NamedTuple):
+    """By what scores of novel classes are multiplied or, where there is no factor, what is added to them."""
+
+    constant: torch.Tensor | float = 0.0
+    factor: torch.Tensor | None = None
+
+    def added_to(self, novel: torch.Tensor) -> torch.Tensor:
+        """Return scores of novel classes (N, K) with the bias; several strengths give (S, N, K)."""
+        return novel + self.constant if self.factor is None else novel * self.factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +75,6 @@ class TransferableClassifier:
     scatter: WhiteningShots | None = None  # that whiten the space too
 
     @classmethod
-    def plain(cls, base: torch.Tensor, counts: torch.Tensor) -> TransferableClassifier:
-        """Know the base classes by their prototypes (B, V, d), compared as they are."""
-        return cls._of_base(base, counts)
-
-    @classmethod
     def whitened(
         cls,
         covariance: WithinClassCovariance,
@@ -79,21 +85,17 @@ class TransferableClassifier:
         """Know the base classes in the whitened space, with metrics of their own or none."""
         space = covariance.whitening(shrinkage)
         own = None if metrics is None else ClassMetrics.of_base(metrics)
-        return cls._of_base(space.transform_tukey(covariance.means), counts, space, own)
+        return cls.of_base(space.transform_tukey(covariance.means), counts, space, own)
 
     @classmethod
-    def in_space(cls, space: Whitening, base: torch.Tensor, counts: torch.Tensor) -> TransferableClassifier:
-        """Know the base classes by their prototypes (B, V, d) in a whitened space that is given."""
-        return cls._of_base(base, counts, space)
-
-    @classmethod
-    def _of_base(
+    def of_base(
         cls,
         base: torch.Tensor,
         counts: torch.Tensor,
         space: Whitening | None = None,
         metrics: ClassMetrics | None = None,
     ) -> TransferableClassifier:
+        """Know the base classes by their prototypes (B, V, d) in a space, or as they are without one."""
         base, counts = base.clone(), counts.clone()  # a file of tensors refuses those that share memory
         return cls(len(base), space, metrics, base, counts, base.new_empty(0, 2), base.new_empty(0))
 
@@ -368,24 +370,18 @@ class TransferableClassifier:
         """Move towards the unlabelled samples g (N, V, d) that each class absorbed (eq. 9), in this space."""
         return replace(self, prototypes=moved(self.prototypes, self.values(g), absorbed_by, alpha))
 
-    def novel_with_bias(self, novel: torch.Tensor, bias: Bias, strength: torch.Tensor) -> torch.Tensor:
-        """Add the bias to scores of novel classes (N, K); strengths (S, 1, 1) give (S, N, K)."""
-        factor, constant = self.bias_terms(bias, strength)
-        return novel + constant if factor is None else novel * factor
-
-    def bias_terms(self, bias: Bias, strength: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor]:
-        """Return by what scores of novel classes are multiplied, if at all, or else what is added to them."""
-        nothing = torch.zeros_like(strength)
+    def novel_bias(self, bias: Bias, strength: torch.Tensor) -> NovelBias:
+        """Return the bias of this strength, or of several strengths (S, 1, 1) at once."""
         match bias:
             case "plain":
-                return None, nothing
+                return NovelBias(torch.zeros_like(strength))
             case "constant":
-                return None, strength
+                return NovelBias(strength)
             case "unbiased":
                 shots = self.counts[self.base_classes :]
-                return unbiasing(shots, noise_ratio(self.noise, shots), strength), nothing
+                return NovelBias(factor=unbiasing(shots, noise_ratio(self.noise, shots), strength))
             case "left_out":
-                return None, recognising(self.margins, strength)
+                return NovelBias(recognising(self.margins, strength))
 
 
 def cosine(xx: torch.Tensor, xy: torch.Tensor, yy: torch.Tensor) -> torch.Tensor:

@@ -27,7 +27,7 @@ MAX_ITERATIONS = 100
 # Samples fitted together: on a CPU as many classes as the caches hold, elsewhere as the memory allows.
 BLOCK_BYTES = {"cpu": 2**22}
 LARGE_BLOCK = 2**31
-SKETCH = 512  # features that the start is taken from
+START_FEATURES = 512  # of each sample, which k-means at the start compares
 KMEANS_ROUNDS = 20  # at most
 FAINTEST = 1e-6  # the least that one novel class leaves of a weight
 
@@ -213,7 +213,7 @@ def partition(samples: Samples, components: int) -> torch.Tensor:
     Equal parts along the direction of largest spread, then k-means; by some of the features only, which is
     enough to start. The same for the same samples, whatever machine or seed.
     """
-    values = samples.powers[..., : min(SKETCH, samples.powers.shape[-1] // 2)]
+    values = samples.powers[..., : min(START_FEATURES, samples.powers.shape[-1] // 2)]
     values = values * samples.mask[..., None].to(values)
     direction = values.gather(1, values.square().sum(-1).argmax(1)[:, None, None].expand_as(values[:, :1]))
     for _ in range(3):

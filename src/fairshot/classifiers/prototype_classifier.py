@@ -28,7 +28,12 @@ class Prototypes:
         weights: torch.Tensor | None = None,
     ) -> Self:
         """Average the features (N, V, d) of each base class (eq. 2), with the weights (N,) of the images."""
-        return cls(prototypes(features, labels, range(base_classes), weights))
+        return cls.of_base(prototypes(features, labels, range(base_classes), weights))
+
+    @classmethod
+    def of_base(cls, means: torch.Tensor) -> Self:
+        """Begin with the prototypes of the base classes (B, V, d)."""
+        return cls(means)
 
     def extended(
         self,
@@ -45,9 +50,13 @@ class Prototypes:
         known = labels < len(self.means)
         of_known = None if weights is None else weights[known]
         means, _ = calibrate_labelled(self.means, counts, features[known], labels[known], of_known)
-        if new:
-            means = torch.cat([means, prototypes(features, labels, new, weights)])
-        return replace(self, means=means)
+        fresh = prototypes(features, labels, new, weights)
+        return replace(self._having_met(fresh), means=torch.cat([means, fresh]))
+
+    def _having_met(self, novel: torch.Tensor) -> Self:
+        """Return what meeting novel classes (K, V, d) makes of the base classes."""
+        del novel
+        return self
 
     def calibrated(self, features: torch.Tensor, absorbed_by: torch.Tensor, alpha: torch.Tensor) -> Self:
         """Calibration, eq. 9: move towards the unlabelled samples each class absorbed, by alpha (C,)."""
@@ -71,28 +80,13 @@ class ResistingPrototypes(Prototypes):
     delta: torch.Tensor  # (B, V, d) directions of the novel classes met so far (eq. 8), see `resistance`
 
     @classmethod
-    def fit(
-        cls,
-        features: torch.Tensor,
-        labels: torch.Tensor,
-        base_classes: int,
-        weights: torch.Tensor | None = None,
-    ) -> Self:
-        """Average the features (N, V, d) of each base class, with the weights (N,) of the images."""
-        means = prototypes(features, labels, range(base_classes), weights)
+    def of_base(cls, means: torch.Tensor) -> Self:
+        """Begin with the prototypes of the base classes (B, V, d), which no novel class has met."""
         return cls(means, means.clone(), no_delta(means))
 
-    def extended(
-        self,
-        features: torch.Tensor,
-        labels: torch.Tensor,
-        counts: torch.Tensor,
-        new: range,
-        weights: torch.Tensor | None = None,
-    ) -> Self:
-        """Add new classes to the prototypes and to delta."""
-        extended = super().extended(features, labels, counts, new, weights)
-        return replace(extended, delta=accumulate(self.delta, self.trained, extended.means[new.start :]))
+    def _having_met(self, novel: torch.Tensor) -> Self:
+        """Add novel classes to delta (eq. 8)."""
+        return replace(self, delta=accumulate(self.delta, self.trained, novel))
 
     def resisting(self, gamma: float) -> torch.Tensor:
         """Resistance, eq. 7: prototypes (C, V, d) with the base ones moved; what is stored stays."""

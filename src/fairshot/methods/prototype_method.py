@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from fairshot.benchmarks.pictures import Pictures
-from fairshot.classifiers.calibration import calibrate_labelled
+from fairshot.classifiers.calibration import calibrate_labelled, rank_in_class
 from fairshot.classifiers.dual import split_known
 from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.similarity import similarity
@@ -139,8 +139,4 @@ class ProjectorMethod(PrototypeMethod[SettingsT], Generic[SettingsT]):
 def nearest_to_mean(features: Tensor, labels: Tensor, means: Tensor, count: int) -> Tensor:
     """Return the indices of the `count` pictures of each class most similar to its mean (C, V, d)."""
     cosine = (normalize(features, dim=-1) * normalize(means, dim=-1)[labels]).sum(-1).mean(-1)
-    by_similarity = cosine.argsort(descending=True, stable=True)
-    order = by_similarity[labels[by_similarity].argsort(stable=True)]
-    grouped = labels[order]
-    rank = torch.arange(len(order), device=order.device) - torch.searchsorted(grouped, grouped)
-    return order[rank < count].sort().values
+    return torch.nonzero(rank_in_class(cosine, labels) < count)[:, 0]

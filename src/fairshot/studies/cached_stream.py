@@ -28,7 +28,7 @@ from fairshot.studies.gates import Gate, Space
 
 
 @dataclass(frozen=True)
-class Embedded:
+class LabelledFeatures:
     """The features of some images: transferable g (N, V, d), class-specific g~ (N, V, d~), and labels."""
 
     g: Tensor
@@ -36,11 +36,11 @@ class Embedded:
     labels: Tensor
 
 
-def embed(method: Method[Any], data: LabelledPictures, reporter: Reporter = SILENT) -> Embedded:
+def embed(method: Method[Any], data: LabelledPictures, reporter: Reporter = SILENT) -> LabelledFeatures:
     """Embed images with a method that has learnt the base session; without an SR module g~ is g."""
     features = method.embed(data.pictures, reporter)
     labels = torch.from_numpy(data.labels).to(features["g"].device)
-    return Embedded(features["g"], features.get("g_tilde", features["g"]), labels)
+    return LabelledFeatures(features["g"], features.get("g_tilde", features["g"]), labels)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Projection:
 class FeatureBank:
     """The base classes, and the images on which streams that begin with them are tested and learn."""
 
-    def __init__(self, train: Embedded, images: Sequence[Embedded]) -> None:
+    def __init__(self, train: LabelledFeatures, images: Sequence[LabelledFeatures]) -> None:
         self.train_g, self.train_labels = train.g, train.labels
         self.counts = train.labels.bincount()
         self.base_classes = len(self.counts)
@@ -75,7 +75,7 @@ class FeatureBank:
         """Project the images into each space; spaces that share most of the work follow each other."""
         distinct = set(spaces)
         if None in distinct:
-            plain = TransferableClassifier.plain(self.classifier.h.means, self.counts)
+            plain = TransferableClassifier.of_base(self.classifier.h.means, self.counts)
             yield self._projection(None, plain, Projected(self.g))
         whitened = sorted(space for space in distinct if space is not None)
         for common, alike in itertools.groupby(whitened, key=lambda space: (space.power, space.shrinkage)):
@@ -163,7 +163,7 @@ class CachedStream:
             after = []
             sessions = zip(classifiers, self.images, self.specific_answers(gamma), strict=True)
             for classifier, n, specific in sessions:
-                scores = classifier.novel_with_bias(novel[:n, : len(classifier.noise)], rule, strengths)
+                scores = classifier.novel_bias(rule, strengths).added_to(novel[:n, : len(classifier.noise)])
                 answers = separate_answers(best_base[:n], scores, specific, self.bank.base_classes)
                 after.append(self._count(answers))
             counts.append(torch.stack(after, dim=1))

@@ -47,7 +47,7 @@ def absorb(
     """Keep the photos that the rules keep, in place of those they displace; count them by class."""
     if len(names) > MOST_CLASSES:
         raise UserError(f"the store has {len(names):,} classes; adapting works up to {MOST_CLASSES:,}")
-    state = classifier.memory or bounded_calibration.begin(classifier.h.means, classifier.degrees())
+    state = classifier.memory or bounded_calibration.begin(classifier.h.means, classifier.alphas())
     rows = torch.tensor([_row_of(log.connection, photo) for photo in photos])
     g = torch.stack([photo.g for photo in photos])
     entry = bounded_calibration.absorb(state, g, rows, classifier.bounds).journal[-1]
@@ -64,7 +64,7 @@ def calibrated(connection: sqlite3.Connection, classifier: DualClassifier, layou
     if not rows or not classifier.classes:
         return classifier
     kept, ids = from_blobs([row[1] for row in rows], layout.g), torch.tensor([row[0] for row in rows])
-    labelled, alpha = classifier.h.means, classifier.degrees()
+    labelled, alpha = classifier.h.means, classifier.alphas()
     state = Calibration(labelled, alpha, kept, ids, torch.zeros_like(ids))
     return replace(classifier, memory=bounded_calibration.relabel(state, labelled, alpha, classifier.bounds))
 
