@@ -14,14 +14,13 @@ from safetensors.torch import load_file
 
 from fairshot.documents import load_json
 from fairshot.errors import PicturesNotFound
-from fairshot.evaluation.experiment import RunOptions, load_pictures
+from fairshot.evaluation.experiment import CommonOptions, load_pictures, split_of
 from fairshot.evaluation.result import Result
 from fairshot.methods import methods
 from fairshot.recipes import load_recipe
 from fairshot.studies import StudyOptions, compare
 from fairshot.teaching import Store
 from fairshot.tensor_files import write_tensors
-from fairshot.training.hardware import choose_hardware
 from support.commands import fairshot
 
 SMALL = [
@@ -201,15 +200,15 @@ def test_a_store_finds_the_pictures_of_its_run_or_is_refused(photos, tmp_path):
 @pytest.mark.parametrize("name", ["folder/ncm", "doodles/ncm"])
 def test_a_run_on_own_pictures_goes_on_with_them_whatever_its_recipe_was_made_for(photos, tmp_path, name):
     recipe = load_recipe(name, ["benchmark.base_classes=4", "benchmark.way=1", "benchmark.sessions=2"])
-    options = RunOptions(tmp_path, choose_hardware("cpu"), photos=photos)
+    options = CommonOptions(photos=photos)
     stream, split = load_pictures(recipe, options)
     split.write(tmp_path)
-    again, _ = load_pictures(recipe, replace(options, photos=None))
+    again, _ = load_pictures(recipe, replace(options, photos=None), split_of(tmp_path))
     assert again.benchmark == "photos"
     assert again.base.train.sha256() == stream.base.train.sha256()
     split.model_copy(update={"photos": None}).write(tmp_path)  # as earlier versions left it
     with pytest.raises(PicturesNotFound):
-        load_pictures(recipe, replace(options, photos=None))
+        load_pictures(recipe, replace(options, photos=None), split_of(tmp_path))
 
 
 def test_a_base_session_is_loaded_with_its_images_and_no_others(photos, tmp_path):

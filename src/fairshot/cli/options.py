@@ -115,5 +115,14 @@ def study_options(
     """Return how the runs of a study are run."""
     from fairshot.studies import StudyOptions  # torch: seconds, and --help needs none
 
-    inputs = (device, root, data, fresh, on_ray, max_minutes)
-    return StudyOptions(*inputs, this_command(), reporter, tracking_of(log or []))
+    return StudyOptions(
+        device,
+        on_ray,
+        command=this_command(),
+        root=root,
+        photos=data,
+        fresh=fresh,
+        max_minutes=max_minutes,
+        reporter=reporter,
+        tracking=tracking_of(log or []),
+    )

@@ -99,14 +99,17 @@ def run_command(
     reporter: Reporter = SILENT
     if fabric.is_global_zero:
         reporter = ConsoleReporter(f"{name} {source}", folder / LOG)
-    inputs = (this_command(), root, data, split, base)
     options = RunOptions(
         folder,
         fabric,
-        *inputs,
-        fresh,
-        max_minutes,
-        reporter,
+        split,
+        base,
+        command=this_command(),
+        root=root,
+        photos=data,
+        fresh=fresh,
+        max_minutes=max_minutes,
+        reporter=reporter,
         tracking=tracking,
         compiled=compile_ is OnOff.ON,
     )

@@ -65,24 +65,30 @@ OWN_PICTURES = "folder"  # the benchmark name of recipes for own pictures
 SLOW_ON_CPU = 5e9  # weights of a backbone times pixels of an image: ResNet-18 from 22 pixels per side on
 
 
+@dataclass(frozen=True, kw_only=True)
+class CommonOptions:
+    """How a run, or all runs of a study, are run: nothing here changes numbers on one kind of device."""
+
+    command: str = ""  # recorded in each result
+    root: Path | None = None  # where benchmarks are looked for
+    photos: Path | None = None  # own pictures instead of a benchmark: photos/<class>/*
+    fresh: bool = False  # remove what an earlier call left in the folders of runs
+    max_minutes: float = math.inf  # for all runs together
+    reporter: Reporter = SILENT
+    tracking: Tracking = UNTRACKED
+    compiled: bool = True  # whether training steps are compiled for a GPU
+
+
 @dataclass(frozen=True)
-class RunOptions:
+class RunOptions(CommonOptions):
     """Where and how a recipe is run: nothing but `prepare` changes its numbers on one kind of device."""
 
     out: Path
     fabric: Fabric
-    command: str = ""
-    root: Path | None = None  # where benchmarks are looked for
-    photos: Path | None = None  # own pictures instead of a benchmark: photos/<class>/*
-    split: Path | None = None  # an earlier run whose split of these pictures is used again
+    split: Path | None = None  # an earlier run whose split of own pictures is used again
     base: Path | None = None  # a finished run whose base session is loaded instead of training one
-    fresh: bool = False  # remove what an earlier call left in `out`
-    max_minutes: float = math.inf
-    reporter: Reporter = SILENT
     prepare: Callable[[Stream], Stream] | None = None  # makes another stream from that of the benchmark
     call: str = ""  # the name of a call that may begin a run several times, and clears a fresh one once
-    tracking: Tracking = UNTRACKED
-    compiled: bool = True  # whether training steps are compiled for a GPU
 
 
 def run(recipe: Recipe, options: RunOptions) -> Result | None:
@@ -92,7 +98,8 @@ def run(recipe: Recipe, options: RunOptions) -> Result | None:
     """
     check_base_fits(recipe, options.base, options.out, options.fresh)
     options.tracking.check()
-    stream, split = load_pictures(recipe, options)
+    earlier = options.split or split_of(None if options.fresh else options.out, options.base)
+    stream, split = load_pictures(recipe, options, earlier)
     if options.prepare is not None:
         stream = options.prepare(stream)
     if options.base is not None:
@@ -176,24 +183,22 @@ def _run(
     return result
 
 
-def load_pictures(recipe: Recipe, options: RunOptions) -> tuple[Stream, Split | None]:
-    """Load a benchmark; or own pictures, split as the run named, this one or its base did before."""
-    runs = [options.base] if options.fresh else [options.out, options.base]
-    earlier = [run for run in runs if run is not None and had_own_pictures(run)]
-    split = options.split or next(iter(earlier), None)
-    return find_pictures(recipe, options.root, options.photos, split, options.reporter)
+def split_of(*runs: Path | None) -> Path | None:
+    """Return the first of these runs that was on own pictures, of which it keeps the split."""
+    return next((run for run in runs if run is not None and (run / SPLIT).is_file()), None)
 
 
-def find_pictures(
-    recipe: Recipe, root: Path | None, photos: Path | None, earlier: Path | None, reporter: Reporter
+def load_pictures(
+    recipe: Recipe, options: CommonOptions, earlier: Path | None = None
 ) -> tuple[Stream, Split | None]:
     """Load a benchmark; or own pictures, split as an earlier run did, or by the recipe."""
+    photos, reporter = options.photos, options.reporter
     if photos is None and earlier is not None:
         photos = remembered_pictures(earlier)
     if photos is None:
         if recipe.benchmark.name == OWN_PICTURES:
             raise PicturesNotFound("benchmark.name: this recipe is for own pictures, and no folder was given")
-        return load_stream(recipe.benchmark.name, recipe.benchmark, root, reporter), None
+        return load_stream(recipe.benchmark.name, recipe.benchmark, options.root, reporter), None
     resize = Resize(own_pictures_side(recipe.model), enlarge=False)
     if earlier is None:
         return load_folder(photos, recipe.benchmark, recipe.seed, reporter, resize)
@@ -210,11 +215,6 @@ def remembered_pictures(earlier: Path) -> Path:
     if not Path(photos).is_dir():
         raise PicturesNotFound(f"the pictures of {earlier} were in {photos}, which is no longer there")
     return Path(photos)
-
-
-def had_own_pictures(run: Path) -> bool:
-    """Whether a run was on own pictures, of which it keeps the split."""
-    return (run / SPLIT).is_file()
 
 
 def own_pictures_side(model: ModelSettings) -> int:
@@ -262,7 +262,7 @@ def _result(
         seconds=seconds,
         environment=Environment.current(describe_device(options.fabric)),
         base=None if options.base is None else str(options.base),
-        pictures=Split.read(options.out).pictures if had_own_pictures(options.out) else "",
+        pictures=Split.read(options.out).pictures if split_of(options.out) else "",
         training_sha256=hashlib.sha256(curve).hexdigest(),
         **trained_for,
     )

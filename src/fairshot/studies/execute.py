@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from fairshot.errors import TrainingStopped, UserError
-from fairshot.evaluation.experiment import RunOptions, run
+from fairshot.evaluation.experiment import CommonOptions, RunOptions, run
 from fairshot.evaluation.run_folder import LOG
-from fairshot.evaluation.tracking import UNTRACKED, Tracking
-from fairshot.progress import SILENT, Reporter, RunFinished
+from fairshot.progress import RunFinished
 from fairshot.studies.plan import PlannedRun
 from fairshot.training.hardware import choose_hardware
 
@@ -22,20 +19,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class StudyOptions:
+class StudyOptions(CommonOptions):
     """How the runs of a study are run: nothing here changes their numbers on one kind of device."""
 
     device: str = "auto"
-    root: Path | None = None  # where benchmarks are looked for
-    photos: Path | None = None  # own pictures instead of a benchmark: photos/<class>/*
-    fresh: bool = False  # remove what an earlier call left in the folders
     on_ray: bool = False  # on a Ray cluster, one GPU per run; folders must be on a shared disk
-    max_minutes: float = math.inf  # for all runs together
-    command: str = ""  # recorded in each result
-    reporter: Reporter = SILENT
-    tracking: Tracking = UNTRACKED
     parallel: int = 1  # runs at once, in processes of this machine
-    compiled: bool = True  # whether training steps are compiled for a GPU
 
 
 @dataclass(frozen=True)
@@ -103,22 +92,9 @@ def _run_here(planned: Sequence[PlannedRun], options: StudyOptions) -> Iterator[
 
 def run_planned(planned: PlannedRun, options: StudyOptions, fabric: Fabric, call: str = "") -> RunStatus:
     """Run one, and say how it ended; the reporter is its own."""
-    own = RunOptions(
-        planned.out,
-        fabric,
-        options.command,
-        options.root,
-        options.photos,
-        planned.split,
-        planned.base,
-        options.fresh,
-        options.max_minutes,
-        options.reporter,
-        planned.prepare,
-        call,
-        options.tracking,
-        options.compiled,
-    )
+    common = {field.name: getattr(options, field.name) for field in fields(CommonOptions)}
+    inputs = planned.split, planned.base, planned.prepare
+    own = RunOptions(planned.out, fabric, *inputs, call, **common)
     try:
         run(planned.recipe, own)
     except (UserError, TrainingStopped) as problem:

@@ -25,7 +25,7 @@ from fairshot.classifiers.similarity import similarity
 from fairshot.documents import read_model, write_json
 from fairshot.errors import UserError
 from fairshot.evaluation.base_session import restore_method
-from fairshot.evaluation.experiment import RunOptions, load_pictures
+from fairshot.evaluation.experiment import load_pictures, split_of
 from fairshot.evaluation.run_folder import POISONING, POISONING_PAGE, recipe_of
 from fairshot.files import write_atomically
 from fairshot.methods.sss import SSS
@@ -101,8 +101,7 @@ class Poisoning(BaseModel):
 def poison(run: Path, options: StudyOptions = StudyOptions()) -> Poisoning:  # noqa: B008 - it is frozen
     """Attack Calibration of a finished run of SSS; write what that costs at worst into the run."""
     recipe, fabric = recipe_of(run), choose_hardware(options.device)
-    at = RunOptions(run, fabric, "", options.root, options.photos, reporter=options.reporter)
-    stream, _ = load_pictures(recipe, at)
+    stream, _ = load_pictures(recipe, options, split_of(run))
     method = restore_method(run, recipe, stream, fabric)
     if not isinstance(method, SSS):
         raise UserError(f"{run} is a run of {recipe.method_name}; Calibration is a part of {SSS.name}")

@@ -21,7 +21,7 @@ from fairshot.benchmarks.stream import Stream
 from fairshot.documents import read_model, write_json
 from fairshot.errors import OtherImages, UserError
 from fairshot.evaluation.base_session import check_base, check_images, restore_method
-from fairshot.evaluation.experiment import RunOptions, had_own_pictures, load_pictures
+from fairshot.evaluation.experiment import load_pictures, split_of
 from fairshot.evaluation.metrics import Metrics
 from fairshot.evaluation.run_folder import PSEUDO_NOVEL, RECIPE, TRADEOFF, TRADEOFF_PAGE, TRIALS, recipe_of
 from fairshot.files import write_atomically
@@ -191,9 +191,8 @@ def choose_gate(
     """
     recipe, folder = _gated_recipe(run, mirror), pseudo or run / PSEUDO_NOVEL
     fabric, reporter = choose_hardware(options.device), options.reporter
-    own_pictures = run if had_own_pictures(run) else None
-    pictures = (options.root, options.photos, own_pictures)
-    stream, _ = load_pictures(recipe, RunOptions(run, fabric, "", *pictures, reporter=reporter))
+    own_pictures = split_of(run)
+    stream, _ = load_pictures(recipe, options, own_pictures)
     check_images(run, stream)  # before a network is trained that nothing could be done with
     novel, held_out = pseudo_sizes(stream, novel, held_out)
     planned = _plan_splits(folder, recipe, splits, novel, held_out, own_pictures)

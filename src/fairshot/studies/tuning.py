@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from fairshot.benchmarks.stream import Stream
 from fairshot.documents import load_json, write_json
 from fairshot.errors import FolderOccupied, FolderUnusable, UserError
-from fairshot.evaluation.experiment import RunOptions, load_pictures
+from fairshot.evaluation.experiment import load_pictures
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import (
     FEATURES,
@@ -114,8 +114,7 @@ def tune(
     points = _points(recipe, grid, overrides, seed)
     first = points[0][1]
     fabric, reporter = choose_hardware(options.device), options.reporter
-    at = RunOptions(out, fabric, "", options.root, options.photos, reporter=reporter)
-    stream, _ = load_pictures(first, at)
+    stream, _ = load_pictures(first, options)
     novel, held_out = pseudo_sizes(stream, novel, held_out)
     prepare = partial(pseudo_stream, novel=novel, held_out=held_out, seed=first.seed)
     pseudo = prepare(stream)

@@ -17,7 +17,13 @@ from fairshot.benchmarks.stream import LabelledPictures, Session, Stream
 from fairshot.classifiers.dual import DualClassifier, PrototypeSettings
 from fairshot.errors import UserError
 from fairshot.evaluation.base_session import trained_method
-from fairshot.evaluation.experiment import OWN_PICTURES, find_pictures, had_own_pictures, own_pictures_side
+from fairshot.evaluation.experiment import (
+    OWN_PICTURES,
+    CommonOptions,
+    load_pictures,
+    own_pictures_side,
+    split_of,
+)
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import MODEL, recipe_of
 from fairshot.methods import method_named
@@ -58,19 +64,19 @@ def from_run(
     if not (run / MODEL).is_file():
         raise RunWithoutWeights(run / MODEL)
     method = trained_method(run, recipe, len(result.sessions[0]), len(result.class_names))
-    own = had_own_pictures(run)
+    own = split_of(run)
     benchmark = OWN_PICTURES if own else recipe.benchmark.name
     origin = {"run": str(run), "method": recipe.method_name, "benchmark": benchmark}
     if without_images:
         return _base_spec(method, result.class_names, origin)
     try:
-        stream, _ = find_pictures(
-            recipe, None if own else data, data if own else None, run if own else None, reporter
-        )
+        root, photos = (None, data) if own else (data, None)
+        options = CommonOptions(root=root, photos=photos, reporter=reporter)
+        stream, _ = load_pictures(recipe, options, own)
     except UserError as problem:
         raise RunImagesMissing(problem) from problem
     spec = _base_spec(method, stream.class_names, origin)
-    return with_images(spec, stream, reporter, own if sessions is None else sessions)
+    return with_images(spec, stream, reporter, own is not None if sessions is None else sessions)
 
 
 def with_images(
