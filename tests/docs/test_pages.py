@@ -1,11 +1,14 @@
 """Every command and every piece of code on the pages: executed on small settings, or parsed and looked up."""
 
 import inspect
+import json
 import re
 import shlex
 import shutil
 import sys
 import tomllib
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +17,8 @@ import typer
 from PIL import Image
 
 from fairshot.cli import app
-from support.commands import TINY, fairshot
+from support.commands import TINY, fairshot, set_environment
+from support.hub_stand_in import TOKEN, Hub, running_hub
 from support.pages import ROOT, SHELL, code_blocks, command_lines, parse, run_python
 
 PAGES = [
@@ -41,17 +45,26 @@ ASSIGNMENT = re.compile(r"[A-Z_]+=\S* ")
 # walked on another page. Words in capitals stand for something.
 NOT_WALKED = re.compile(
     r"cifar100|cub200|mini_imagenet|resnet18|--ray|\bserve\b|--install-completion|report runs/compare"
-    r"|compare .* --data|\b[A-Z]{2,}\b"
+    r"|compare .* --data|\b[A-Z]{2,}\b|watch my-store (?!drawings)"
 )
-WALKS = (
-    "README.md",
-    "docs/getting-started.md",
-    "docs/teaching.md",
-    "docs/own-photos.md",
-    "docs/choose-settings.md",
-)
+STORE = ("new my-store --from runs/demo/sss-seed0", "doodles drawings")
+WALKS = {  # pages, and what their readers have done before
+    "README.md": (),
+    "docs/getting-started.md": (),
+    "docs/teaching.md": (),
+    "docs/own-photos.md": (),
+    "docs/choose-settings.md": (),
+    "docs/protocol.md": (),
+    "docs/trackers.md": (),
+    "docs/hub.md": (),
+    "docs/watch.md": STORE,
+}
 SHORT = [word for word in TINY if word != "method.sr_width=32"]  # which NCM has not
 SHORT.pop(SHORT.index("--device") - 1)
+AT_HOME = partial(  # in the process of a command: trackers and hubs of this machine
+    set_environment,
+    {"WANDB_MODE": "offline", "WANDB__SERVICE_WAIT": "300", "HF_TOKEN": TOKEN, "NO_PROXY": "127.0.0.1"},
+)
 SMALL_PHOTOS = [
     *("--set", "training.epochs=1", "--set", "benchmark.base_classes=4", "--set", "benchmark.way=2"),
     *("--set", "benchmark.sessions=1", "--device", "cpu"),
@@ -144,15 +157,33 @@ def demo(tmp_path_factory) -> Path:
     for kind, name in enumerate(("robin", "magpie")):
         for number in range(1, 6):
             photo(folder / "photos" / name / f"{number}.jpg", kind, number)
-    photo(folder / "another.jpg", kind=0, number=6)
+    for name in ("another.jpg", "photo.jpg"):
+        photo(folder / name, kind=0, number=6)
+    labelled = {
+        "images": [{"id": 1, "file_name": "another.jpg"}],
+        "categories": [{"id": 1, "name": "robin"}],
+        "annotations": [{"id": 1, "image_id": 1, "category_id": 1}],
+    }
+    (folder / "result.json").write_text(json.dumps(labelled))
     made = fairshot(folder, "compare", "ncm", "sss", "--out", "runs/demo", *SHORT)
     assert made.wait() == 0, made.stderr
+    shutil.copytree(folder / "runs" / "demo" / "sss-seed0", folder / "runs" / "doodles-sss-seed0")
     return folder
 
 
-def small(words: list[str]) -> list[str]:
-    """Add to a command what makes it short."""
+@pytest.fixture(scope="module")
+def hub() -> Iterator[Hub]:
+    with running_hub() as served:
+        yield served
+
+
+def small(words: list[str], hub: Hub) -> list[str]:
+    """Add to a command what makes it short, and keeps it on this machine."""
     command = words[0]
+    if command in ("push", "pull"):
+        return [*words, "--endpoint", hub.url]
+    if "--log" in words:
+        return [*words, *SHORT, "--out", "runs/logged"]
     if command in ("run", "compare", "tune") and "--data" in words:
         return [*words, *SMALL_PHOTOS]
     if command == "run" and words[1:2] and words[1].endswith(".yaml"):
@@ -167,16 +198,14 @@ def small(words: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", WALKS)
-def test_the_commands_of_a_page_work_one_after_the_other(name, demo, tmp_path):
+def test_the_commands_of_a_page_work_one_after_the_other(name, demo, hub, tmp_path):
     shutil.copytree(demo, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".std*"))
-    walked = 0
-    for line in command_lines(ROOT / name):
-        if NOT_WALKED.search(shlex.join(line.words)):
-            continue
-        done = fairshot(tmp_path, *small(list(line.words)))
-        assert done.wait() == 0, f"{line}\n{done.stdout}{done.stderr}"
-        walked += 1
-    assert walked >= 2
+    shown = [line.words for line in command_lines(ROOT / name)]
+    walked = [words for words in shown if not NOT_WALKED.search(shlex.join(words))]
+    assert len(walked) >= 2
+    for words in [*map(str.split, WALKS[name]), *walked]:
+        done = fairshot(tmp_path, *small(list(words), hub), before=AT_HOME)
+        assert done.wait() == 0, f"{shlex.join(words)}\n{done.stdout}{done.stderr}"
 
 
 PYTHON_RUN_ELSEWHERE = {"docs/python.md", "docs/add-your-method.md"}  # test_python_page.py, test_plugins.py

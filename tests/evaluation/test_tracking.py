@@ -29,6 +29,7 @@ SMALL = [
 SETS = [part for key in SMALL for part in ("--set", key)]
 PATIENT = {"WANDB__SERVICE_WAIT": "300"}  # seconds for the process of wandb to start
 OFFLINE = partial(set_environment, {"WANDB_MODE": "offline", **PATIENT})  # in the process of a command
+CURVE = ("loss", "learning_rate", "images_per_second", "epoch")
 FLAGS = ["--device", "cpu", "--out", "run"]
 
 
@@ -54,7 +55,7 @@ def test_tensorboard_holds_curve_accuracies_summary_and_figures_once(logged: Sim
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(logged.folder / "tensorboard")).Reload()
-    for key in ("loss", "learning_rate", "images_per_second", "epoch"):
+    for key in CURVE:
         found = [(event.step, event.value) for event in events.Scalars(f"training/{key}")]
         assert found == [(row["step"], pytest.approx(row[key], rel=1e-6)) for row in logged.rows]
     for name in ACCURACIES:
@@ -71,8 +72,10 @@ def test_tensorboard_holds_curve_accuracies_summary_and_figures_once(logged: Sim
 def test_wandb_holds_the_same_offline(logged: SimpleNamespace) -> None:
     (path,) = (logged.folder / "wandb").glob("offline-run-*/run-*.wandb")  # the second call logged nothing
     history, summary = read_wandb(path.read_bytes())
-    curve = [(row["training/step"], row["training/loss"]) for row in history if "training/loss" in row]
-    assert curve == [(row["step"], pytest.approx(row["loss"])) for row in logged.rows]
+    for key in CURVE:
+        title = f"training/{key}"
+        curve = [(row["training/step"], row[title]) for row in history if title in row]
+        assert curve == [(row["step"], pytest.approx(row[key])) for row in logged.rows]
     for name in ACCURACIES:
         values = [getattr(session, name) for session in logged.result.metrics.sessions]
         found = [row[f"sessions/{name}"] for row in history if f"sessions/{name}" in row]
