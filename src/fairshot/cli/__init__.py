@@ -37,7 +37,7 @@ from fairshot.cli import (
     watch,
 )
 from fairshot.cli.advice import AdvisedCommand, with_advice
-from fairshot.cli.console import CONSOLE, MESSAGES
+from fairshot.cli.console import CONSOLE, print_message
 from fairshot.errors import TrainingStopped, UserError
 
 # Exit codes: something given cannot be used; the same command goes on; Ctrl-C outside of training.
@@ -115,25 +115,19 @@ def main() -> None:
     try:
         app()
     except UserError as problem:
-        message = f"fairshot: {with_advice(problem)}"
-        MESSAGES.print(message, style="red", highlight=False, markup=False, soft_wrap=True)
+        print_message(f"fairshot: {with_advice(problem)}", "red")
         sys.exit(UNUSABLE)
     except OSError as problem:
         if problem.errno not in UNWRITABLE:
             raise
         what = problem.filename or "a file"
-        MESSAGES.print(
-            f"fairshot: {what} cannot be written ({problem.strerror})",
-            style="red",
-            markup=False,
-            soft_wrap=True,
-        )
+        print_message(f"fairshot: {what} cannot be written ({problem.strerror})", "red")
         sys.exit(UNUSABLE)
     except TrainingStopped as stopped:
-        MESSAGES.print(f"{stopped}; the same command goes on from there", highlight=False, soft_wrap=True)
+        print_message(f"{stopped}; the same command goes on from there")
         sys.exit(UNFINISHED)
     except SystemExit as ended:
         if ended.code == INTERRUPTED:  # typer turns Ctrl-C into this
             goes_on = ", and the same command goes on from there" if RESUMING & set(sys.argv[1:2]) else ""
-            MESSAGES.print(f"interrupted; what was finished is kept{goes_on}", soft_wrap=True)
+            print_message(f"interrupted; what was finished is kept{goes_on}")
         raise

@@ -25,6 +25,9 @@ from fairshot.progress import Advance, LogReporter, Notice
 
 CONSOLE = Console()  # what a command is asked for
 MESSAGES = Console(stderr=True)  # what it says meanwhile: progress, notes, errors
+# Characters that steer a terminal or reverse text are shown instead: names that strangers gave may hold them.
+STEERING = (*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+SHOWN = {code: ascii(chr(code))[1:-1] for code in STEERING}
 SECONDS_BETWEEN_LINES = 30  # of progress, where there is no terminal to draw bars on
 
 
@@ -33,9 +36,9 @@ def this_command() -> str:
     return shlex.join(["fairshot", *sys.argv[1:]])
 
 
-def print_message(text: str) -> None:
+def print_message(text: str, style: str | None = None) -> None:
     """Print one line that is not what the command was asked for."""
-    MESSAGES.print(text, highlight=False, markup=False, soft_wrap=True)
+    MESSAGES.print(text.translate(SHOWN), highlight=False, markup=False, soft_wrap=True, style=style)
 
 
 def _new_bars() -> Progress:

@@ -11,6 +11,7 @@ from io import BytesIO
 from pathlib import Path
 from pickle import UnpicklingError  # what torch raises; nothing is unpickled here
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 import platformdirs
 import torch
@@ -33,6 +34,7 @@ NESTED = (
     "weights",
 )  # where checkpoints have them
 HEADS = ("fc.", "classifier.", "head.")  # what classifiers behind a backbone are called
+UNREADABLE = (RuntimeError, ValueError, LookupError, EOFError, TypeError, AttributeError, BadZipFile)
 STATISTIC = "num_batches_tracked"  # of batch norms, which old files lack and nothing here uses
 _BLOCK = {  # names in the packages, and those of timm, in a block that widens its input first
     "_expand_conv": "conv_pw",
@@ -74,6 +76,9 @@ def load_weights(backbone: nn.Module, name: str, channels: int, weights: str, sh
     misfit = _misfit(found, expected, backbone)
     if any(misfit):
         raise WeightsDoNotFit(weights, name, *misfit)
+    for key, _ in backbone.named_parameters():
+        if not found[key].isfinite().all():
+            raise UnusableWeights(Path(weights), f"has numbers in {key} that are NaN or infinite")
     backbone.load_state_dict({key: found.get(key, value) for key, value in expected.items()})
 
 
@@ -84,13 +89,17 @@ def read_weights(path: Path, sha256: str | None = None) -> Tensors:
         raise UnusableWeights(path, f"is not the file it should be: its SHA-256 is not {sha256}")
     try:
         if content.startswith((b"PK", b"\x80")):  # as torch writes now, and as it did once
-            return _state_dict(path, torch.load(BytesIO(content), map_location="cpu", weights_only=True))
-        return load(content)
+            _check_unpacked(path, content)
+            loaded = torch.load(BytesIO(content), map_location="cpu", weights_only=True)
+            return _plain(path, _state_dict(path, loaded), len(content))
+        return _plain(path, load(content), len(content))
+    except UnusableWeights:
+        raise
     except UnpicklingError:
         reason = "holds other Python objects than tensors, which could run code, or is damaged"
     except SafetensorError as problem:
         reason = f"is neither a file of safetensors nor of torch ({problem})"
-    except (OSError, RuntimeError, ValueError, LookupError, EOFError, TypeError, AttributeError) as problem:
+    except (OSError, *UNREADABLE) as problem:
         reason = f"cannot be read as weights ({str(problem).partition(chr(10))[0]})"
     raise UnusableWeights(path, reason)
 
@@ -145,6 +154,23 @@ def _content(path: Path) -> bytes:
         raise UnusableWeights(path, f"cannot be read: {problem.strerror}") from None
 
 
+def _check_unpacked(path: Path, content: bytes) -> None:
+    """Refuse a file that unpacks to more than it is: torch does not compress, and small ones could grow."""
+    if content.startswith(b"PK"):
+        with ZipFile(BytesIO(content)) as packed:
+            if sum(member.file_size for member in packed.infolist()) > len(content):
+                raise UnusableWeights(path, "is compressed, which files of torch are not")
+
+
+def _plain(path: Path, tensors: Tensors, size: int) -> Tensors:
+    """Return tensors that hold their own numbers; others, such as one number repeated, could fill memory."""
+    for name, value in tensors.items():
+        own = value.layout is torch.strided and value.device.type == "cpu" and not value.is_quantized
+        if not own or value.is_complex() or value.numel() * value.element_size() > size:
+            raise UnusableWeights(path, f"holds {name}, which is not an ordinary tensor of real numbers")
+    return tensors
+
+
 def _state_dict(path: Path, content: Any) -> Tensors:
     """Return the tensors of a checkpoint, which may have them below one of some usual keys."""
     if isinstance(content, Mapping):
@@ -170,8 +196,11 @@ def _with_channels(tensors: Tensors, backbone: nn.Module, channels: int) -> Tens
 
     first = getattr(backbone, "pretrained_cfg", {}).get("first_conv") or ()
     names = [f"{name}.weight" for name in ([first] if isinstance(first, str) else first)]
-    adapted = {name: adapt_input_conv(channels, tensors[name]) for name in names if name in tensors}
-    return tensors | adapted
+    with suppress(NotImplementedError, AssertionError):  # of another shape, which is said afterwards
+        return tensors | {
+            name: adapt_input_conv(channels, tensors[name]) for name in names if name in tensors
+        }
+    return tensors
 
 
 def _converted(tensors: Tensors, backbone: nn.Module) -> Tensors:

@@ -63,13 +63,14 @@ class _Part(BaseModel):
 Id = int | str
 Name = Annotated[str, Field(min_length=1, max_length=1000)]
 Side = Annotated[float, Field(ge=-1e9, le=1e9)]
+Pixels = Annotated[int, Field(ge=1, le=10**9)]
 
 
 class _CocoImage(_Part):
     id: Id
     file_name: Name
-    width: int | None = Field(None, ge=1)
-    height: int | None = Field(None, ge=1)
+    width: Pixels | None = None
+    height: Pixels | None = None
 
 
 class _CocoCategory(_Part):
@@ -128,8 +129,8 @@ class _Region(_Part):
     id: Id | None = None
     type: str = ""
     value: _Value = _Value()
-    original_width: int | None = Field(None, ge=1)
-    original_height: int | None = Field(None, ge=1)
+    original_width: Pixels | None = None
+    original_height: Pixels | None = None
 
 
 class _Annotation(_Part):

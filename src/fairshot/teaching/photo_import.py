@@ -190,6 +190,8 @@ class _Finder:
     def _inside(self, path: Path) -> Path:
         if not path.resolve().is_relative_to(self.folder.resolve()):
             raise UserError(f"{path} is a link that leads out of {self.folder}")
+        if not path.is_file():  # reading a pipe would wait for ever
+            raise UserError(f"{path} is no file")
         return path
 
     def _names(self) -> dict[str, Path | None]:

@@ -83,10 +83,18 @@ def sidecar_of(path: Path) -> Path:
 def write_sidecar(path: Path, keyword: str) -> bool:
     """Write a keyword beside a photo; False if another program wrote a file there, which is left alone."""
     sidecar = sidecar_of(path)
-    if sidecar.exists() and TOOLKIT not in sidecar.read_text(errors="replace")[:2000]:
+    if os.path.lexists(sidecar) and not _is_ours(sidecar):
         return False
     write_atomically(sidecar, SIDECAR.format(toolkit=TOOLKIT, keyword=escape(keyword)).encode())
     return True
+
+
+def _is_ours(sidecar: Path) -> bool:
+    """Whether it is a file of tags that a watch wrote; reading a pipe would wait for ever."""
+    if not sidecar.is_file():
+        return False
+    with sidecar.open("rb") as file:
+        return TOOLKIT.encode() in file.read(2000)
 
 
 def move_to(path: Path, folder: Path, name: str = "") -> Path:
