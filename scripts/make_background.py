@@ -49,10 +49,12 @@ def covariance(photos: PhotoFeatures, classes: range) -> WithinClassCovariance:
     return WithinClassCovariance.fit(photos.g[rows][:, None], labels, len(classes), POWER)
 
 
-def trials_of_draws(photos: PhotoFeatures, pool: range, space: PhotoSpace) -> list[Trials]:
+def trials_of_draws(
+    photos: PhotoFeatures, pool: range, space: PhotoSpace, sizes: tuple[int, ...]
+) -> list[Trials]:
     """Ask stores of random classes about photos of theirs and of the others."""
     found = []
-    for size in SIZES:
+    for size in sizes:
         for shots in SHOTS:
             for seed in range(DRAWS):
                 if size <= len(pool) - 5:
@@ -85,11 +87,12 @@ def main() -> None:
     birds, everyday = (photo_features(name, CHOOSING[name], EACH[name], root) for name in (BIRDS, EVERYDAY))
     learnt = covariance(everyday, range(40))
     part = PhotoSpace(learnt.whitening(SHRINKAGE), within_variance(learnt, SHRINKAGE))
-    trials = [
-        Trials.concatenate(trials_of_draws(photos, pool, part))
-        for photos, pool in ((birds, CHOOSING[BIRDS]), (everyday, range(40, 60)))
-    ]
-    prior = Prior.fit(Trials.concatenate(trials), SOURCE)
+    drawn = ((birds, CHOOSING[BIRDS]), (everyday, range(40, 60)))
+    trials, alone = (
+        Trials.concatenate([Trials.concatenate(trials_of_draws(*each, part, sizes)) for each in drawn])
+        for sizes in (SIZES, (1,))
+    )
+    prior = Prior.fit(trials, alone, SOURCE)
     made = Background.of(covariance(everyday, CHOOSING[EVERYDAY]), RANK, SHRINKAGE, prior)
     write_tensors(FOLDER / f"{DEFAULT_PRESET}.safetensors", made.tensors(), {})
     (FOLDER / f"{DEFAULT_PRESET}.json").write_text(made.settings.model_dump_json(indent=1) + "\n")

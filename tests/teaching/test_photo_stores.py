@@ -23,12 +23,15 @@ from fairshot.speed.photos import (
     PhotoFeatures,
     Task,
     Taught,
+    as_features,
     measure_accuracy,
     measure_unknown,
     photo_features,
+    taught_classifier,
 )
 from fairshot.teaching import Store, from_backbone
 from fairshot.teaching.background import background_of
+from fairshot.teaching.confidence import NEAREST, Decisions, Trials
 from fairshot.teaching.network import Photo
 
 WIDTH, NAMES = 1280, ("ant", "bee", "cow", "dog")
@@ -107,6 +110,34 @@ def test_a_single_photo_per_class_will_do(store: Store, known: PhotoFeatures) ->
     assert {each.top[0].name for each in found} == {"single 5"}
     for _ in range(2):
         store.undo()
+
+
+def test_a_taught_photo_is_as_near_to_its_class_as_a_held_out_one_may_be(known: PhotoFeatures) -> None:
+    """At no distance from a class of one photo, the logarithm would decide alone: 0 % sure of it."""
+    background = background_of(DEFAULT_PRESET)
+    assert background is not None
+    rows = [*range(0, 5), *range(12, 17), 24]
+    classifier = taught_classifier(background.space(), known.g[rows], torch.from_numpy(known.labels[rows]))
+    only = as_features(known.g[24:25])
+    decision = classifier.decide(only)
+    assert decision.scores.argmax() == 2
+    distance = Decisions.of(classifier, decision, only["g"]).signals[0, 4]
+    assert float(distance) == pytest.approx(NEAREST)
+
+
+def test_a_single_class_has_a_confidence_of_its_own() -> None:
+    background = background_of(DEFAULT_PRESET)
+    assert background is not None
+    prior, none = (
+        background.settings.prior,
+        Trials(Decisions.none(), torch.zeros(0) > 0, torch.zeros(0), Decisions.none()),
+    )
+    assert prior.alone is not None
+    single, several = prior.confidence(none, 1), prior.confidence(none, 2)
+    assert single.known.transferable == prior.alone.known != several.known.transferable
+    assert single.threshold == prior.alone.threshold
+    made_before = prior.model_copy(update={"alone": None})
+    assert made_before.confidence(none, 1).known == several.known
 
 
 def test_every_classifier_is_measured_on_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,7 @@ from fairshot.tensor_files import read_tensors, write_tensors
 
 Ints = npt.NDArray[np.int64]
 BIRDS, EVERYDAY, MORE_BIRDS = "cub200", "mini_imagenet", "cub200, species 1-100"
+ANY_BIRDS = "cub200, all species"
 CHOOSING = {BIRDS: range(100), EVERYDAY: range(60)}  # classes on which settings may be chosen
 REPORTED = {BIRDS: range(100, 200), EVERYDAY: range(60, 100)}
 SHOTS = 5
@@ -48,7 +49,13 @@ EACH = 20  # photos per class
 ASKED = 300  # photos per draw whose answers are judged as known, and as unknown
 LOGISTIC_C, LDA_SHRINKAGE = 10.0, 0.7  # the best of each on classes that are not reported
 SIZES = (1, 2, 3, 5, 12, 100)  # classes of the stores that are to find photos unknown
-KINDS = ((BIRDS, BIRDS), (BIRDS, MORE_BIRDS), (BIRDS, EVERYDAY), (EVERYDAY, EVERYDAY))
+KINDS = (
+    (BIRDS, BIRDS),
+    (BIRDS, MORE_BIRDS),
+    (BIRDS, ANY_BIRDS),
+    (BIRDS, EVERYDAY),
+    (EVERYDAY, EVERYDAY),
+)
 REFUSED = 0.1  # share of own photos
 AT_ONCE = 16  # photos that are read and embedded together
 
@@ -124,7 +131,7 @@ class Taught:
         """Teach shots (N, d), as a store without base classes is taught: at least two per class."""
         classifier = taught_classifier(background.space(), g, labels)
         trials = leave_one_out(classifier, as_features(g), labels)
-        return cls(classifier, background.settings.prior.confidence(trials))
+        return cls(classifier, background.settings.prior.confidence(trials, classifier.classes))
 
     def scores(self, g: Tensor) -> Tensor:
         """Return the scores of photos (N, C)."""
@@ -280,19 +287,29 @@ def measure_unknown(
     """Measure how foreign photos are told from own ones.
 
     Of birds: the other species among 101 to 200, which are near relatives (sparrows, warblers); those from 1
-    to 100, on which confidence was chosen; and everyday things.
+    to 100, on which confidence was chosen; all that are not taught; and everyday things.
     """
     background = _background(preset)
+    parts = (sets[BIRDS], sets[MORE_BIRDS])
+    every = PhotoFeatures(
+        torch.cat([part.g for part in parts]), np.concatenate([part.labels for part in parts])
+    )
+    sets = sets | {ANY_BIRDS: every}
     rows = []
     for taught, foreign in KINDS:
         for size in SIZES:
-            if taught == foreign and size >= len(REPORTED[taught]):  # no class is left
+            related = foreign in (
+                taught,
+                ANY_BIRDS,
+            )  # the classes taught are among those of the foreign photos
+            if related and size >= len(REPORTED[taught]):  # none is left of those like them
                 continue
             others = sets[foreign]
             with reporter.track(f"{size} classes of {taught}, foreign {foreign}", draws) as advance:
                 judged = []
                 for seed in range(draws):
-                    judged.append(_judged(sets[taught], REPORTED[taught], others, size, seed, background))
+                    pool = REPORTED[taught]
+                    judged.append(_judged(sets[taught], pool, others, related, size, seed, background))
                     advance()
             rows.append(_unknown_row(taught, foreign, size, judged))
     return rows
@@ -305,6 +322,7 @@ def _judged(
     photos: PhotoFeatures,
     pool: Sequence[int],
     others: PhotoFeatures,
+    related: bool,
     size: int,
     seed: int,
     background: Background,
@@ -314,7 +332,7 @@ def _judged(
     chosen = rng.permutation(pool)[:size].tolist()
     shots, asked = photos.draw(chosen, rng)
     asked = rng.permutation(asked)[:ASKED]
-    taught = chosen if others is photos else []
+    taught = chosen if related else []
     strange = rng.permutation(np.flatnonzero(~np.isin(others.labels, taught)))[:ASKED]
     store = Taught.by(background, photos.g[shots], positions_of(photos.labels[shots], chosen))
     answers, sure, p_known = store.judge(torch.cat([photos.g[asked], others.g[strange]]))

@@ -76,7 +76,7 @@ def _first_confidence(prior: Prior | None) -> Confidence:
     if prior is None:
         return Confidence()
     nobody = torch.zeros(0, dtype=torch.bool)
-    return prior.confidence(Trials(Decisions.none(), nobody, torch.zeros(0), Decisions.none()))
+    return prior.confidence(Trials(Decisions.none(), nobody, torch.zeros(0), Decisions.none()), classes=0)
 
 
 def _origin_of_weights(settings: ModelSettings) -> dict[str, str]:

@@ -11,6 +11,7 @@ which answered for them were not made of. A store on a backbone whose statistics
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from dataclasses import dataclass
 from typing import Annotated, Self
@@ -26,6 +27,7 @@ from fairshot.classifiers.dual import DualClassifier
 
 SETTING = "confidence"
 KEEP = 0.9  # share of the held-out images of known classes that get an answer
+NEAREST = -1.0  # log of a squared distance: no held-out photo was nearer to its class, a taught one may be
 ENOUGH = 20  # held-out images, below which nothing is fitted without a prior
 PRIOR_TRIALS = 50.0  # held-out images that a prior is worth
 STEPS = 25  # of Newton's method, which needs fewer
@@ -189,8 +191,16 @@ class LogisticPrior(BaseModel):
             while bool(loss(w - step) > loss(w)) and float(step.abs().max()) > SMALLEST_STEP:
                 step = step / 2
             w = w - step
-        found = tuple(w.tolist())
-        return Logistic(transferable=found, specific=found)
+        return _both(tuple(w.tolist()))
+
+
+class Alone(BaseModel):
+    """What p_known and its threshold are in a store of a single class."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    known: Weights
+    threshold: float
 
 
 class Prior(BaseModel):
@@ -202,19 +212,33 @@ class Prior(BaseModel):
     known: LogisticPrior
     threshold: float
     source: str
+    alone: Alone | None = None  # none: in a store that was made before there was one
 
     @classmethod
-    def fit(cls, trials: Trials, source: str, keep: float = KEEP) -> Self:
-        """Fit both models, and choose the threshold that lets `keep` of the known images through."""
-        both, is_known, shares = _known_and_unknown(trials)
-        known = LogisticPrior.fit(both, is_known, shares)
-        right = LogisticPrior.fit(trials.known, trials.right, trials.weights)
-        p_known = known.moved(Decisions.none(), torch.zeros(0), torch.zeros(0)).probability(trials.known)
-        threshold = _quantile(p_known, trials.weights, 1 - keep)
-        return cls(right=right, known=known, threshold=threshold, source=source)
+    def fit(cls, trials: Trials, alone: Trials, source: str, keep: float = KEEP) -> Self:
+        """Fit both models to stores of any size, and that of stores of a single class.
 
-    def confidence(self, trials: Trials, keep: float = KEEP) -> Confidence:
-        """Return the confidence of a store with these held-out images of its own, none perhaps."""
+        The thresholds let `keep` of the known images through.
+        """
+        known = LogisticPrior.fit(*_known_and_unknown(trials))
+        right = LogisticPrior.fit(trials.known, trials.right, trials.weights)
+        single = LogisticPrior.fit(*_known_and_unknown(alone)).weights
+        return cls(
+            right=right,
+            known=known,
+            threshold=_threshold(_both(known.weights), trials, keep),
+            source=source,
+            alone=Alone(known=single, threshold=_threshold(_both(single), alone, keep)),
+        )
+
+    def confidence(self, trials: Trials, classes: int, keep: float = KEEP) -> Confidence:
+        """Return the confidence of a store of so many classes, with held-out images of its own, none perhaps.
+
+        A single class leads over nothing, so that other weights hold; and if it is known, it is right.
+        """
+        if classes == 1 and self.alone is not None:
+            known, threshold = _both(self.alone.known), self.alone.threshold
+            return Confidence(right=CERTAIN, known=known, threshold=threshold, source=self.source, prior=self)
         if not len(trials.unknown):  # images of known classes alone do not tell what is unknown
             trials = Trials(Decisions.none(), trials.right[:0], trials.weights[:0], Decisions.none())
         both, is_known, shares = _known_and_unknown(trials)
@@ -223,7 +247,7 @@ class Prior(BaseModel):
         right = self.right.moved(trials.known, trials.right, trials.weights)
         threshold = self.threshold
         if count:
-            own = _quantile(known.probability(trials.known), trials.weights, 1 - keep)
+            own = _threshold(known, trials, keep)
             threshold = (PRIOR_TRIALS * threshold + count * own) / (PRIOR_TRIALS + count)
         source = self.source
         if count:
@@ -250,7 +274,7 @@ class Confidence(BaseModel):
             return cls()
         right = Logistic.fit(trials.known, trials.right, trials.weights, AS_SOFTMAX)
         known = Logistic.fit(*_known_and_unknown(trials), CERTAIN)
-        threshold = _quantile(known.probability(trials.known), trials.weights, 1 - keep)
+        threshold = _threshold(known, trials, keep)
         return cls(right=right, known=known, threshold=threshold, source=source, automatic=automatic)
 
     def probabilities(self, decisions: Decisions) -> tuple[Tensor, Tensor]:
@@ -269,6 +293,16 @@ class Confidence(BaseModel):
         connection.execute(
             "INSERT OR REPLACE INTO settings (key, value) VALUES (?, ?)", (SETTING, self.model_dump_json())
         )
+
+
+def _both(weights: Weights) -> Logistic:
+    """Return the model with the same weights whichever features decided."""
+    return Logistic(transferable=weights, specific=weights)
+
+
+def _threshold(known: Logistic, trials: Trials, keep: float) -> float:
+    """Return the p_known that `keep` of the known images reach."""
+    return _quantile(known.probability(trials.known), trials.weights, 1 - keep)
 
 
 def _known_and_unknown(trials: Trials) -> tuple[Decisions, Tensor, Tensor]:
@@ -298,7 +332,7 @@ def _log_distance(
         x = gate.values(g).flatten(1).norm(dim=1)
         p = gate.prototypes.flatten(1).norm(dim=1)[classes]
         squared = x * x + p * p - 2 * x * p * best
-    return (squared / variance.to(squared)).clamp(min=1e-6).log()
+    return (squared / variance.to(squared)).clamp(min=math.exp(NEAREST)).log()
 
 
 def _with_offset(decisions: Decisions) -> Tensor:

@@ -365,7 +365,7 @@ class Store(Records):
             trials = self._leave_one_out(connection, after)
             source = f"{len(trials.known)} taught photos, each answered for without itself"
             fitted = Confidence.fit(trials, source, automatic=True)
-            confidence = fitted if prior is None else prior.confidence(trials)
+            confidence = fitted if prior is None else prior.confidence(trials, after.classifier.classes)
         confidence.write(connection)
         return replace(after, confidence=confidence)
 
