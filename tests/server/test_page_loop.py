@@ -68,8 +68,9 @@ def test_a_wrong_answer_is_corrected_and_right_when_asked_again(
     assert page.locator("#answer .verdict").inner_text() == "okapi"
     check_look(page)
 
-    # another one: right, and taught
+    # another one: right, and taught; what was said of the first one, with its Undo, is gone
     assert visit.ask(okapi[1]) == "okapi"
+    assert page.locator("#toast").is_hidden()
     page.locator("#answer .correct").click()
     page.locator("#answer .chooser input").fill("okapi")  # a class it knows, if also its answer
     assert page.locator("#answer .option").all_inner_texts() == ["okapi"]

@@ -2,7 +2,7 @@
 import { bar, button, call, find, form, label, make, notice, number, show, thumbnails, warning } from "./dom.js";
 import { chooser } from "./chooser.js";
 import { ImageInput } from "./images.js";
-import { change, names } from "./state.js";
+import { change, hush, names } from "./state.js";
 
 const SHOWN_BARS = 5;
 const MOST_CANDIDATES = 100;
@@ -18,6 +18,7 @@ export async function ask(images, remember = true) {
   const current = ++asked;
   if (!images.length) return notice("#answer", "The answer appears here.");
   find("#answer .feedback")?.remove(); // what is said now is not about the former image
+  if (remember) hush(); // nor is what was done with it
   const shown = await answer(images[0], remember);
   if (current === asked) show("#answer", shown);
 }

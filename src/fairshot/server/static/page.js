@@ -3,7 +3,7 @@ import { call, find, findAll, forgetThumbnails, make, moment, notice, onClick, s
 import { ask, question } from "./ask.js";
 import { examples, undo } from "./teach.js";
 import { balanceCard, showClasses, showCurves } from "./classes.js";
-import { setClasses } from "./state.js";
+import { hush, setClasses } from "./state.js";
 import { showUnsure } from "./unsure.js";
 
 const SHOWN_EVENTS = 50;
@@ -56,6 +56,7 @@ function openTab(chosen) {
     find(`#${tab.getAttribute("aria-controls")}`).hidden = !open;
   }
   for (const input of [question, examples]) input.closeCamera();
+  hush();
   showOpened();
 }
 

@@ -12,12 +12,18 @@ export function names(likely = [], without = []) {
   return [...all].filter((name) => !without.includes(name));
 }
 
-export const tellChange = () => document.dispatchEvent(new Event("changed"));
+// What was said of an earlier change goes: its Undo would take back this one.
+export function tellChange() {
+  hush();
+  document.dispatchEvent(new Event("changed"));
+}
+
+export const hush = () => (find("#toast").hidden = true);
 
 // Say something at the bottom of the page, or of the dialog that is open over it.
 function toast(...children) {
   const place = find("#toast");
-  place.replaceChildren(...children, button("Close", () => (place.hidden = true)));
+  place.replaceChildren(...children, button("Close", hush));
   (find("dialog[open]") ?? document.body).append(place);
   place.hidden = false;
 }
@@ -31,8 +37,9 @@ export const sayProblem = (error) => toast(make("span", "", error.message));
 
 async function undoHere() {
   try {
-    toast(make("span", "", `Undone: ${(await call("undo", {})).sentence}`));
+    const { sentence } = await call("undo", {});
     tellChange();
+    toast(make("span", "", `Undone: ${sentence}`));
   } catch (error) {
     sayProblem(error);
   }
@@ -42,9 +49,9 @@ async function undoHere() {
 export async function change(path, content, sentence) {
   try {
     const result = await call(path, content);
+    tellChange();
     if (result?.photos === 0) toast(make("span", "", sentence(result))); // nothing new, nothing to undo
     else say(sentence(result), result?.warnings);
-    tellChange();
     return true;
   } catch (error) {
     sayProblem(error);
