@@ -107,7 +107,9 @@ def test_presets_are_listed_without_a_store() -> None:
     for preset in PRESETS.values():
         row = next(line for line in shown.stdout.splitlines() if line.startswith(preset.name))
         assert all(text in row for text in (str(preset.size), preset.licence, str(preset.milliseconds)))
-        assert ("fairshot[photos]" in row) == (preset.package is not None)
+        if preset.package is not None:
+            assert ("fairshot[photos]" in row) == (find_spec(preset.package) is None)
+        assert ("timm" in row) == (preset.package is None)
 
 
 @pytest.mark.parametrize("pays", [True, False])

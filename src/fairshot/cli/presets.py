@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import typer
 from rich.markup import escape
 from rich.table import Table
@@ -10,7 +12,7 @@ from fairshot.cli.console import CONSOLE
 from fairshot.models.presets import DEFAULT_PRESET, PRESETS
 
 LIST = "list"
-OFFLINE, ONLINE = "pip install 'fairshot[photos]'", "downloaded once by timm"
+INSTALLED, INSTALLABLE, ONLINE = "installed", "pip install 'fairshot[photos]'", "downloaded once by timm"
 
 
 def list_presets(backbone: str | None) -> str | None:
@@ -20,7 +22,9 @@ def list_presets(backbone: str | None) -> str | None:
     table = Table("preset", "pixels", "MB", "ms", "licence", "weights", box=None, pad_edge=False)
     for preset in PRESETS.values():
         numbers = [str(preset.size), f"{preset.megabytes:.0f}", str(preset.milliseconds)]
-        source = OFFLINE if preset.package else ONLINE
+        source = ONLINE
+        if preset.package:
+            source = INSTALLED if find_spec(preset.package) else INSTALLABLE
         table.add_row(preset.name, *numbers, preset.licence, escape(source))
     CONSOLE.print(table, highlight=False)
     CONSOLE.print(

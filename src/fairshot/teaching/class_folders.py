@@ -31,7 +31,7 @@ class FolderReport:
         taught = [report for report in self.reports if report.photos]
         photos, known = (sum(getattr(each, kind) for each in self.reports) for kind in ("photos", "known"))
         new = sum(report.created for report in taught)
-        told = f"{len(taught)} classes ({new} of them new), {photos:,} photos"
+        told = f"{len(taught)} class{'' if len(taught) == 1 else 'es'} ({new} new), {photos:,} photos"
         return f"{told}; {known:,} more photos were known already" if known else told
 
 

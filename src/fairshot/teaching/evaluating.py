@@ -24,6 +24,7 @@ from fairshot.teaching.held_out import trials_of
 from fairshot.teaching.store import Store
 
 BINS = 10  # of confidence, for the calibration error
+NOTHING = "-"
 AT_ONCE = 64  # images that are read and embedded together
 Flags = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -47,9 +48,9 @@ class Evaluation:
     by_class: dict[str, tuple[int, int]]  # known classes: images, and those answered right
 
     def rows(self) -> list[tuple[str, str]]:
-        """Tell it in lines: what, and how much."""
+        """Tell it in lines: what, and how much; what there is nothing to tell about is left out."""
         rejecting = f"accuracy without the {self.rejection_rate:.0%} it is least sure of"
-        return [
+        rows = [
             ("images (of classes it does not know)", f"{self.images:,} ({self.unknown_images:,})"),
             ("accuracy on known classes, if it must answer", _percent(self.accuracy)),
             ("  base classes", _percent(self.base_accuracy)),
@@ -61,6 +62,7 @@ class Evaluation:
             ("  unknown images answered unknown", _percent(self.unknown_found)),
             ("  known images answered unknown", _percent(self.known_refused)),
         ]
+        return [(label, value) for label, value in rows if value != NOTHING]
 
     @property
     def balance(self) -> float | None:
@@ -190,8 +192,8 @@ def _by_class(names: Sequence[str], known: Flags, right: Flags) -> dict[str, tup
 
 
 def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.1%}"
+    return NOTHING if share is None else f"{share:.1%}"
 
 
 def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+    return NOTHING if value is None else f"{value:.2f}"
