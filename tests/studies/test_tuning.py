@@ -1,5 +1,6 @@
 """Tuning sees base training images alone: base classes play novel ones, training images play test images."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -7,16 +8,21 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from fairshot import studies
 from fairshot.benchmarks import load_stream
 from fairshot.benchmarks.stream import LabelledPictures, Session, Stream, StreamSettings
+from fairshot.cli import app
 from fairshot.errors import HeldOutUnfit, PseudoNovelUnfit, UserError
 from fairshot.evaluation import experiment
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.sessions import run_sessions
+from fairshot.methods import method_named, packaged_names
+from fairshot.recipes import load_recipe
 from fairshot.studies import StudyOptions, tune
-from fairshot.studies.pseudo_novel import pseudo_sizes, pseudo_stream
-from fairshot.studies.tuning import Trial
+from fairshot.studies.pseudo_novel import pseudo_sizes, pseudo_stream, with_as_many_steps
+from fairshot.studies.tuning import Trial, Tuning
 from support.commands import fairshot
 
 CUT = StreamSettings(base_classes=9, way=2, shots=3, sessions=2)
@@ -114,6 +120,7 @@ def test_a_search_is_a_function_whose_trials_are_runs_on_pseudo_novel_classes(tm
     assert found.recipe.training.epochs == found.best.changes["training.epochs"]
     for number, trial in enumerate(found.trials, start=1):
         result = Result.read(tmp_path / "trials" / str(number))
+        assert result.epochs == 15 * trial.changes["training.epochs"]  # each of a step, not 15
         assert (result.benchmark, len(result.sessions)) == ("doodles (pseudo-novel)", 3)
         none, *novel_only = result.novel_only
         assert none is None
@@ -154,6 +161,45 @@ def test_what_is_not_given_fits_the_stream(classes, way, images, shots, sizes):
     stream = Stream("drawn", (), (session(0, classes, images), session(classes, way, shots)))
     assert pseudo_sizes(stream, None, None) == sizes
     assert pseudo_sizes(stream, 3, 7) == (3, 7)
+
+
+def test_a_trial_takes_as_many_steps_as_a_run():
+    images = LabelledPictures(None, np.repeat(np.arange(60), 500))
+    stream = Stream("drawn", (), (Session(tuple(range(60)), images, images),))
+    recipe = load_recipe("cifar100/teen")
+    longer = with_as_many_steps(recipe, stream, 20, 50).training
+    steps = 30_000 // 128, 18_000 // 128
+    assert (longer.epochs, longer.authors_epochs) == (134, 501)
+    for before, after in ((80, longer.epochs), (300, longer.authors_epochs), (2, longer.warmup_epochs)):
+        assert after * steps[1] == pytest.approx(before * steps[0], abs=steps[1] / 2)
+    assert longer.model_copy(update={k: getattr(recipe.training, k) for k in CHANGED}) == recipe.training
+
+
+CHANGED = ("epochs", "authors_epochs", "warmup_epochs")
+
+
+def test_every_method_has_as_many_values_to_try():
+    for name in packaged_names():
+        grid = method_named(name).card.grid
+        points = list(itertools.product(*grid.values()))
+        assert len(set(points)) == 6, name
+        for benchmark, point in itertools.product(("cifar100", "doodles"), points):
+            load_recipe(f"{benchmark}/{name}", [f"{k}={v}" for k, v in zip(grid, point, strict=True)])
+
+
+def test_one_command_tunes_every_method_by_its_own_values(tmp_path, monkeypatch):
+    asked = []
+
+    def record(source, grid, out, *_):
+        asked.append((source, dict(grid), out))
+        return Tuning([], None, load_recipe(source))
+
+    monkeypatch.setattr(studies, "tune", record)
+    done = CliRunner().invoke(app, ["tune", "doodles/all", "--out", str(tmp_path)], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert asked == [
+        (f"doodles/{name}", dict(method_named(name).card.grid), tmp_path / name) for name in packaged_names()
+    ]
 
 
 def contents(folder: Path) -> list[bytes]:

@@ -11,7 +11,19 @@ from typing import Annotated
 import typer
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter
-from fairshot.cli.options import Compile, Data, Device, Fresh, Log, Minutes, OnOff, Root, Set, study_options
+from fairshot.cli.options import (
+    Compile,
+    Data,
+    Device,
+    Fresh,
+    Log,
+    Minutes,
+    OnOff,
+    Parallel,
+    Root,
+    Set,
+    study_options,
+)
 from fairshot.cli.run import present
 from fairshot.errors import UserError
 
@@ -57,10 +69,6 @@ ClassOrders = Annotated[
 OnRay = Annotated[
     bool,
     typer.Option("--ray", help="Run on a Ray cluster, one GPU per run; --out must be on a shared disk."),
-]
-Parallel = Annotated[
-    int,
-    typer.Option(min=1, help="Runs at once, each in a process of its own; one GPU may be shared by several."),
 ]
 Out = Annotated[
     Path | None, typer.Option(help="Folder of the comparison; runs/compare-<benchmark> if not given.")

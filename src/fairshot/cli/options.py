@@ -64,6 +64,10 @@ Base = Annotated[
 Minutes = Annotated[
     float, typer.Option("--max-minutes", min=0, help="Stop training after so long; the same command goes on.")
 ]
+Parallel = Annotated[
+    int,
+    typer.Option(min=1, help="Runs at once, each in a process of its own; one GPU may be shared by several."),
+]
 Compile = Annotated[
     OnOff, typer.Option("--compile", help="Compile training steps for a GPU; off to debug them.")
 ]

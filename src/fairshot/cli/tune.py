@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter
-from fairshot.cli.options import Data, Device, Fresh, HeldOut, Novel, Root, Seed, Set, Trust, study_options
+from fairshot.cli.options import (
+    Data,
+    Device,
+    Fresh,
+    HeldOut,
+    Novel,
+    Parallel,
+    Root,
+    Seed,
+    Set,
+    Trust,
+    study_options,
+)
 from fairshot.cli.run import source_name
 from fairshot.cli.suggestions import picture_options
 from fairshot.cli.trust import load_trusted
@@ -21,13 +34,19 @@ if TYPE_CHECKING:
 
 
 LONGEST = 200  # characters of a value that messages repeat
+EVERY_METHOD = "all"  # in place of the method of a recipe
 RecipeName = Annotated[
-    str, typer.Argument(metavar="RECIPE", help="A recipe: benchmark/method, or a YAML file.")
+    str,
+    typer.Argument(
+        metavar="RECIPE", help="A recipe: benchmark/method, or a YAML file; benchmark/all: every method."
+    ),
 ]
 Grid = Annotated[
     list[str],
     typer.Option(
-        metavar="'KEY=[VALUES]'", help="Values to try: 'method.gamma=[0.1,0.2]'; all combinations of several."
+        metavar="'KEY=[VALUES]'",
+        help="Values to try: 'method.gamma=[0.1,0.2]'; all combinations of several. If not given, the "
+        "method's own, as many for each: what its paper leaves open, and what balances old and new classes.",
     ),
 ]
 By = Annotated[
@@ -40,14 +59,14 @@ Out = Annotated[
     Path | None,
     typer.Option(
         help="Folder for the log, the trials and the best recipe; "
-        "runs/tuning-<benchmark or PHOTOS>-<method> if not given."
+        "runs/tuning-<benchmark or PHOTOS>-<method> if not given. Of every method it holds a folder each."
     ),
 ]
 
 
 def tune_command(
     recipe: RecipeName,
-    grid: Grid,
+    grid: Grid = [],  # noqa: B006 - typer copies it
     set_: Set = [],  # noqa: B006 - typer copies it
     trust: Trust = False,
     by: By = "both",
@@ -55,6 +74,7 @@ def tune_command(
     held_out: HeldOut = None,
     seed: Seed = None,
     device: Device = "auto",
+    parallel: Parallel = 1,
     out: Out = None,
     fresh: Fresh = False,
     data: Data = None,
@@ -62,22 +82,35 @@ def tune_command(
 ) -> None:
     """Try a grid of settings on pseudo-novel classes made of base training images alone.
 
-    Interrupted at any moment, the same command goes on where it stopped.
+    A trial trains for as many steps as a run of the recipe. Interrupted at any moment, the same command goes
+    on where it stopped.
 
     Example: fairshot tune doodles/sss --grid 'method.gamma=[0.1,0.2,0.4]'
     """
     # All this takes seconds to import, and --help needs none.
     from fairshot.evaluation.run_folder import LOG
+    from fairshot.methods import method_named, packaged_names
     from fairshot.studies import tune
 
     values = _values(grid)
-    given = load_trusted(recipe, set_, seed, trust)
-    if out is None:
-        out = Path("runs") / f"tuning-{source_name(given, data)}-{given.method_name}"
-    options = study_options(ConsoleReporter("tune", out / LOG), device, data, root, fresh)
-    found = tune(recipe, values, out, set_, seed, by, novel, held_out, options)
-    CONSOLE.print(f"written to {out}; to run the best:", highlight=False)
-    CONSOLE.print(f"  {_next_command(out, found.recipe, data, root)}", highlight=False, soft_wrap=True)
+    benchmark, _, method = recipe.partition("/")
+    every = method == EVERY_METHOD
+    for source in [f"{benchmark}/{name}" for name in packaged_names()] if every else [recipe]:
+        given = load_trusted(source, set_, seed, trust)
+        tried = values or method_named(given.method_name).card.grid
+        if not tried:
+            raise UserError(f"--grid: {given.method_name} names no values of its own; give some to try")
+        folder = out or Path("runs") / f"tuning-{source_name(given, data)}"
+        if every:
+            folder /= given.method_name
+        elif out is None:
+            folder = folder.with_name(f"{folder.name}-{given.method_name}")
+        options = study_options(ConsoleReporter("tune", folder / LOG), device, data, root, fresh)
+        options = replace(options, parallel=parallel)
+        found = tune(source, tried, folder, set_, seed, by, novel, held_out, options)
+        CONSOLE.print(f"written to {folder}; to run the best:", highlight=False)
+        command = _next_command(folder, found.recipe, data, root)
+        CONSOLE.print(f"  {command}", highlight=False, soft_wrap=True)
 
 
 def _next_command(out: Path, best: Recipe, data: Path | None, root: Path | None) -> str:

@@ -64,6 +64,7 @@ class ALICE(PrototypeMethod[ALICESettings]):
         title="ALICE",
         paper="Peng et al., ECCV",
         year=2022,
+        grid={"method.balanced": (1, 2, 5, 10, 20, 50)},
     )
     decision_settings = frozenset({"balanced"})
 

@@ -52,6 +52,7 @@ class BiDist(ReplayMethod[BiDistSettings]):
         title="BiDist",
         paper="Zhao et al., CVPR",
         year=2023,
+        grid={"method.learning_rate": (0.0003, 0.001, 0.003), "method.distillation": (0.3, 1.0)},
     )
     decision_settings = frozenset({"steps", "learning_rate", "distillation", "mixer_learning_rate"})
     modules = ("embedder", "current", "mixer")

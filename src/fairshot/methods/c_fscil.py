@@ -77,6 +77,7 @@ class CFSCIL(EpisodicMethod[CFSCILSettings], ProjectorMethod[CFSCILSettings]):
         title="C-FSCIL",
         paper="Hersche et al., CVPR",
         year=2022,
+        grid={"method.nudging_rate": (0.01, 0.05, 0.2), "method.realigning_rate": (0.003, 0.01)},
     )
     decision_settings = frozenset(
         {"mode", "repulsion", "nudging_steps", "nudging_rate", "realigning_steps", "realigning_rate"}

@@ -26,6 +26,7 @@ class CEDelta(CosineMethod[MarginSettings]):
         title="CE + delta",
         paper="Zhao et al., arXiv",
         year=2024,
+        grid={"method.margin": (0.05, 0.1, 0.15, 0.2, 0.3, 0.4)},
     )
 
     def objective(self) -> CosineObjective:

@@ -96,6 +96,7 @@ class CEC(EpisodicMethod[CECSettings]):
         title="CEC",
         paper="Zhang et al., CVPR",
         year=2021,
+        grid={"method.episode_learning_rate": (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01)},
     )
     modules = ("embedder", "attention")
     attention: GraphAttention

@@ -111,6 +111,7 @@ class FACT(PrototypeMethod[FACTSettings]):
         title="FACT",
         paper="Zhou et al., CVPR",
         year=2022,
+        grid={"method.virtual_share": (0.0, 0.05, 0.1, 0.2, 0.3, 0.5)},
     )
     decision_settings = frozenset({"virtual_share", "nearest_virtual"})
     buffers = (*PrototypeMethod.buffers, "virtual")

@@ -91,6 +91,7 @@ class FCIL(PrototypeMethod[FCILSettings]):
         title="FCIL",
         paper="Gu et al., ICCV",
         year=2023,
+        grid={"method.learning_rate": (0.001, 0.01, 0.1), "method.structure_weight": (0.3, 1.0)},
     )
     decision_settings = frozenset({"information_weight", "structure_weight", "steps", "learning_rate"})
     buffers = (*PrototypeMethod.buffers, "refined")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -36,6 +37,8 @@ class MethodCard:
     title: str = ""  # as its authors write its name; the name of the method if not given
     paper: str = ""  # that introduced it: authors, venue
     year: int | None = None  # of that paper
+    # what its paper leaves open, or what balances old and new classes: keys of a recipe, and the values tried
+    grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
 SettingsT = TypeVar("SettingsT", bound=MethodSettings)

@@ -161,6 +161,7 @@ class NCFSCIL(ProjectorMethod[NCFSCILSettings]):
         title="NC-FSCIL",
         paper="Yang et al., ICLR",
         year=2023,
+        grid={"method.steps": (50, 100, 200), "method.learning_rate": (0.1, 0.25)},
     )
     decision_settings = frozenset({"steps", "learning_rate", "gradient_norm", "blending", "blended_share"})
     buffers = (*ProjectorMethod.buffers, "vertices")

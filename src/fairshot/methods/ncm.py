@@ -17,4 +17,5 @@ class NCM(CosineMethod[CosineSettings]):
         title="NCM",
         paper="Mensink et al., TPAMI",
         year=2013,
+        grid={"method.scale": (8.0, 12.0, 16.0, 20.0, 24.0, 32.0)},
     )

@@ -173,6 +173,7 @@ class SAVC(PrototypeMethod[SAVCSettings]):
         title="SAVC",
         paper="Song et al., CVPR",
         year=2023,
+        grid={"method.scale": (8.0, 12.0, 16.0, 20.0, 24.0, 32.0)},
     )
 
     @classmethod

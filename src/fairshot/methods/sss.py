@@ -26,5 +26,6 @@ class SSS(DualMethod[SSSSettings]):
         title="SSS",
         paper="Zhao et al., arXiv",
         year=2024,
+        grid={"method.gamma": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)},
     )
     decision_settings = DualMethod.decision_settings | frozenset(PrototypeSettings.model_fields)

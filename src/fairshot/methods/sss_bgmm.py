@@ -26,5 +26,6 @@ class SSSBGMM(DualMethod[BGMMSettings]):
         title="SSS-BGMM",
         paper="Zhao et al., arXiv",
         year=2024,
+        grid={"method.gamma": (0.02, 0.05, 0.2), "method.prior_freedom": (1000, 3000)},
     )
     decision_settings = DualMethod.decision_settings | frozenset(MixtureSettings.model_fields)

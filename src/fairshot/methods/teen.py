@@ -38,6 +38,7 @@ class TEEN(CosineMethod[TEENSettings]):
         title="TEEN",
         paper="Wang et al., NeurIPS",
         year=2023,
+        grid={"method.shift": (0.0, 0.05, 0.1, 0.2, 0.3, 0.5)},
     )
     decision_settings = frozenset({"shift", "selectivity"})
 

@@ -52,6 +52,7 @@ class TOPIC(ReplayMethod[TOPICSettings]):
         title="TOPIC",
         paper="Tao et al., CVPR",
         year=2020,
+        grid={"method.learning_rate": (0.0003, 0.001, 0.003), "method.anchor": (0.3, 1.0)},
     )
     decision_settings = frozenset(
         {"nodes", "rounds", "steps", "learning_rate", "anchor", "min_max", "margin"}

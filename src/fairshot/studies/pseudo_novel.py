@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from fairshot.benchmarks.stream import Stream, number_sessions
 from fairshot.errors import HeldOutUnfit, PseudoNovelUnfit, UserError
 from fairshot.methods.method import Method
 from fairshot.progress import SILENT, Reporter
+from fairshot.recipes import Recipe
 from fairshot.studies.cached_stream import CachedStream, FeatureBank, Subset, embed
 from fairshot.training.hardware import describe_device
 
@@ -62,6 +64,27 @@ def pseudo_stream(stream: Stream, novel: int, held_out: int, seed: int = 0) -> S
     names = tuple(stream.class_names[label] for label in (*pseudo_base, *pseudo_novel))
     sessions = number_sessions(groups, base.pictures, base.pictures)
     return Stream(f"{stream.benchmark} (pseudo-novel)", names, sessions)
+
+
+def with_as_many_steps(recipe: Recipe, stream: Stream, novel: int, held_out: int) -> Recipe:
+    """Return the recipe whose base session takes as many steps on the pseudo-novel stream as on the stream.
+
+    Fewer classes and images make shorter epochs; what is best for a short training need not be for a long
+    one. Exact up to whole epochs where all classes have as many images.
+    """
+    training, base = recipe.training, stream.base_classes
+    whole = len(stream.base.train)
+    part = max(1, round((whole / base - held_out) * (base - novel)))
+    steps, fewer = (images // min(training.batch, images) for images in (whole, part))
+    authors = training.authors_epochs
+    longer = training.model_copy(
+        update={
+            "epochs": round(training.epochs * steps / fewer),
+            "authors_epochs": authors and round(authors * steps / fewer),
+            "warmup_epochs": training.warmup_epochs * steps / fewer,
+        }
+    )
+    return replace(recipe, training=longer)
 
 
 def split_pseudo_novel(stream: Stream, novel: int, rng: np.random.Generator) -> tuple[Ints, Ints]:

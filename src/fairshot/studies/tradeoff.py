@@ -35,7 +35,13 @@ from fairshot.studies.cached_stream import CachedStream, cache_stream
 from fairshot.studies.execute import StudyOptions, execute
 from fairshot.studies.gates import Gate, common_gates, curve, own_gates
 from fairshot.studies.plan import PlannedRun
-from fairshot.studies.pseudo_novel import describe_split, pseudo_sizes, pseudo_stream, pseudo_streams
+from fairshot.studies.pseudo_novel import (
+    describe_split,
+    pseudo_sizes,
+    pseudo_stream,
+    pseudo_streams,
+    with_as_many_steps,
+)
 from fairshot.training.hardware import choose_hardware
 
 if TYPE_CHECKING:
@@ -195,14 +201,15 @@ def choose_gate(
     stream, _ = load_pictures(recipe, options, own_pictures)
     check_images(run, stream)  # before a network is trained that nothing could be done with
     novel, held_out = pseudo_sizes(stream, novel, held_out)
-    planned = _plan_splits(folder, recipe, splits, novel, held_out, own_pictures)
+    longer = with_as_many_steps(recipe, stream, novel, held_out)
+    planned = _plan_splits(folder, longer, splits, novel, held_out, own_pictures)
     folder.mkdir(parents=True, exist_ok=True)
     reporter.say(options.command)
     for status in execute(planned, replace(options, fresh=False)):
         status.check()
     streams = []
     for each in planned:
-        method, seed = _restore_split(each, recipe, stream, fabric), each.recipe.seed
+        method, seed = _restore_split(each, longer, stream, fabric), each.recipe.seed
         _set_mirror(method, mirror)
         reporter.say(describe_split(stream, novel, held_out, seed, fabric) + f"; {draws} draws")
         streams.append(pseudo_streams(method, stream, novel, held_out, seed, draws, reporter))

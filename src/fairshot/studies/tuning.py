@@ -35,7 +35,7 @@ from fairshot.recipes import Recipe, load_recipe, write_recipe
 from fairshot.settings import differences, flat
 from fairshot.studies.execute import StudyOptions, execute
 from fairshot.studies.plan import PlannedRun
-from fairshot.studies.pseudo_novel import describe_split, pseudo_sizes, pseudo_stream
+from fairshot.studies.pseudo_novel import describe_split, pseudo_sizes, pseudo_stream, with_as_many_steps
 from fairshot.training.hardware import choose_hardware
 
 CRITERIA = ("both", "overall_avg", "harmonic_mean_avg", "inc_avg", "last")
@@ -106,8 +106,9 @@ def tune(
 ) -> Tuning:
     """Try all combinations of a grid {key: values} on pseudo-novel classes, and write the best recipe.
 
-    Points whose recipes differ only in settings of the decision share one training. `out` keeps each trial
-    as soon as it has ended; the same call goes on where an interrupted one stopped.
+    A trial trains for as many steps as a run of its recipe would. Points whose recipes differ only in
+    settings of the decision share one training. `out` keeps each trial as soon as it has ended; the same call
+    goes on where an interrupted one stopped.
     """
     if by not in CRITERIA:
         raise UserError(f"by: {by!r} was given; expected one of {', '.join(CRITERIA)}")
@@ -122,7 +123,8 @@ def tune(
         _prepare(out, _search(grid, first, pseudo, novel, held_out), options.fresh)
         reporter.say(options.command)
         reporter.say(describe_split(stream, novel, held_out, first.seed, fabric))
-        planned = _plan(points, out / TRIAL_RUNS, prepare, options.photos is not None)
+        tried = [with_as_many_steps(point, stream, novel, held_out) for _, point in points]
+        planned = _plan(tried, out / TRIAL_RUNS, prepare, options.photos is not None)
         trials = _run_trials(planned, points, out, replace(options, fresh=False))
         best = max(range(len(trials)), key=lambda index: float(getattr(trials[index], by)))
         reporter.say(f"best by {by}: {trials[best]}")
@@ -152,6 +154,7 @@ def _search(
         "grid": dict(grid),
         "novel": novel,
         "held_out": held_out,
+        "the steps of a trial": "as many as those of a run",
         "the digest of the pictures": pseudo.base.train.sha256(),
         "the digest of the method's file": own and hashlib.sha256(own.read_bytes()).hexdigest(),
     }
@@ -175,16 +178,16 @@ def _prepare(out: Path, asked: dict[str, Any], fresh: bool) -> None:
 
 
 def _plan(
-    points: Sequence[Point], folder: Path, prepare: Callable[[Stream], Stream], own_pictures: bool
+    recipes: Sequence[Recipe], folder: Path, prepare: Callable[[Stream], Stream], own_pictures: bool
 ) -> list[PlannedRun]:
-    """Plan a run per point; those of one training load the base session of the first of them."""
+    """Plan a run per recipe; those of one training load the base session of the first of them."""
     trained: dict[str, Path] = {}
     planned = []
-    for number, (_, recipe) in enumerate(points, start=1):
+    for number, recipe in enumerate(recipes, start=1):
         run = folder / str(number)
         base = trained.setdefault(json.dumps(recipe.training_part(), sort_keys=True), run)
         split = folder / "1" if own_pictures and number > 1 else None
-        name = f"trial {number} of {len(points)}"
+        name = f"trial {number} of {len(recipes)}"
         planned.append(PlannedRun(recipe, run, name, None if base == run else base, split, prepare))
     return planned
 
