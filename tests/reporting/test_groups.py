@@ -13,6 +13,7 @@ from fairshot.reporting.groups import (
     group_results,
     parts_of,
 )
+from fairshot.reporting.tables import conditions
 from fairshot.studies.published import published, same_name
 from support.results_factory import make_result
 
@@ -60,6 +61,22 @@ def test_runs_on_weights_of_presets_are_called_by_their_names():
         "ncm (weights=efficientnet-lite2, epochs=0)",
         "ncm (weights=efficientnet-lite0, epochs=60)",
         "ncm (weights=efficientnet-lite0, size=128, epochs=0)",
+    ]
+
+
+def test_a_gate_has_a_name_and_its_settings_are_not_listed():
+    def labels(*recipes):
+        found = group_results([make_result("sss", recipe=recipe.as_dict()) for recipe in recipes])
+        return [group.label for group in found]
+
+    engine = ["model.initialisation=torch", "views.crop_rule=continuous", "training.average_decay=0.9995"]
+    paper, gate = load_recipe("cifar100/sss", engine), load_recipe("cifar100/sss_gate")
+    assert labels(paper, gate) == ["sss", "sss (gate)"]
+    stronger = load_recipe("cifar100/sss_gate", ["method.gate_strength=0.2"])
+    assert labels(paper, gate, stronger) == [
+        "sss (gate_strength=0.0)",
+        "sss (gate, gate_strength=0.14)",
+        "sss (gate, gate_strength=0.2)",
     ]
 
 
@@ -121,3 +138,18 @@ def test_recipes_are_understood():
     assert decision_of(sss) == "separately"
     assert same_name("resnet18", "ResNet-18")
     assert not same_name("resnet18", "ResNet-18 (ImageNet weights)")
+
+
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [
+        ("cifar100/sss_gate", "torch, continuous crops, average 0.9995"),
+        ("cifar100/ncm", "timm, torchvision crops, no average"),
+        ("cifar100/teen_authors", "timm, padded crops, no average, AutoAugment, Cutout"),
+        ("cub200/ncm-lite0", "pretrained, torchvision crops, no average"),
+    ],
+)
+def test_conditions_tell_what_is_no_methods_own(name, engine):
+    recipe = load_recipe(name)
+    (group,) = group_results([make_result(recipe.method_name, recipe=recipe.as_dict())])
+    assert conditions(group).values["engine"] == engine

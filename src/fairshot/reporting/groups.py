@@ -281,17 +281,40 @@ def _label(own: list[Result], members: list[list[Result]]) -> str:
     differing = [
         key for key in mine if key not in brought and any(other.get(key) != mine[key] for other in settings)
     ]
+    with_gate = _with_gate(settings, differing)
+    if with_gate:
+        differing = [key for key in differing if key not in with_gate]
+    gated = ["gate"] if with_gate and _has_gate(mine) else []
     parts = [key for key in differing if _last(key) in PARTS]
     others = [f"{_last(key)}={_plain(mine[key])}" for key in differing if key not in parts]
     number = f"{method} #{same_method.index(own) + 1}"
     if not differing:
-        return number
+        return f"{method} (gate)" if gated else method if with_gate else number
     if len(others) > MOST_DIFFERENCES_IN_A_LABEL:
         method, others = number, [*others[: MOST_DIFFERENCES_IN_A_LABEL - 1], "..."]
     switched = [
         title for part, (title, _) in PARTS.items() for key in mine if _last(key) == part and mine[key]
     ]
-    return f"{method} ({', '.join(['+'.join(switched) or 'plain'] * bool(parts) + others)})"
+    return f"{method} ({', '.join(['+'.join(switched) or 'plain'] * bool(parts) + gated + others)})"
+
+
+def _has_gate(settings: Mapping[str, Any]) -> bool:
+    return settings.get("method.gate", "plain") != "plain" or bool(settings.get("method.whitening"))
+
+
+def _with_gate(settings: Sequence[Mapping[str, Any]], differing: Sequence[str]) -> set[str]:
+    """Return the settings of the method that differ only between runs with a gate and without one.
+
+    They are one thing, and it has a name.
+    """
+    if len(set(map(_has_gate, settings))) == 1:
+        return set()
+    kinds = [[each for each in settings if _has_gate(each) is gated] for gated in (True, False)]
+    return {
+        key
+        for key in differing
+        if key.startswith("method.") and all(each[key] == kind[0][key] for kind in kinds for each in kind)
+    }
 
 
 def _brought_by_weights(settings: Mapping[str, Any]) -> set[str]:

@@ -25,6 +25,7 @@ from fairshot.reporting.groups import (
     means,
     section,
     without_class_order,
+    without_seed,
 )
 from fairshot.reporting.measures import Goal, SessionMeasure, SummaryMeasure, best
 from fairshot.studies.published import PublishedRow, same_name
@@ -386,6 +387,7 @@ CONDITIONS = {
     "images": "through the network in the base session, counted in the training loop: all views, fused and "
     "flipped ones included",
     "budget": "what decided for how long it was trained",
+    "engine": "initialisation of the network, crops, average of the weights, further augmentation",
     "passes": "of the network for one test image",
     "knows future": "whether it must be told the number of classes to come",
     "keeps pictures": "of old classes",
@@ -415,6 +417,7 @@ def conditions(group: Group) -> Conditions:
         ),
         "images": UNKNOWN if result.images is None else f"{result.images:,}",
         "budget": BUDGETS[result.budget],
+        "engine": _engine(result),
         "unlabelled": YES[result.transductive],
     }
     kind = methods().get(result.method)
@@ -430,6 +433,19 @@ def conditions(group: Group) -> Conditions:
         "stores": card.stores,
     }
     return Conditions(card.summary, values)
+
+
+def _engine(result: Result) -> str:
+    """Return the choices of training that are no method's own, which a comparison gives to all alike."""
+    recipe = without_seed(result.recipe)
+    model, views, training = (section(recipe, name) for name in ("model", "views", "training"))
+    if not {"initialisation", "crop_rule", "average_decay"} <= {*model, *views, *training}:
+        return UNKNOWN
+    begins = "pretrained" if model["pretrained"] or model["weights"] else model["initialisation"]
+    average = training["average_decay"]
+    chosen = [begins, f"{views['crop_rule']} crops", f"average {average:g}" if average else "no average"]
+    chosen += ["AutoAugment"] * bool(views["autoaugment"]) + ["Cutout"] * bool(views["cutout"])
+    return ", ".join(chosen)
 
 
 def _settings(kind: type[Method[Any]], given: Mapping[str, Any]) -> MethodSettings:

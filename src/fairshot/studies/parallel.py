@@ -8,6 +8,7 @@ import signal
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -82,4 +83,5 @@ def _start(planned: PlannedRun, task: Task) -> _Started:
 
 def _run(task: Task, answer: Connection) -> None:
     problem: UserError | TrainingStopped | None = run_task(task)
-    answer.send(problem)
+    with suppress(BrokenPipeError):  # whoever started it was killed, and nobody listens
+        answer.send(problem)

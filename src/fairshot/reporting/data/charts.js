@@ -131,8 +131,9 @@ function harmonicMeans(svg, box, clip, x, y, options) {
     if (shown.length < 2) continue;
     const path = shown.map(([a, b], i) => `${i ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("");
     draw("path", { d: path, fill: "none", stroke: "var(--grid)", "stroke-width": 1.6 }, group);
-    const [a, b] = shown[0];
-    draw("text", { x: x(a) + 5, y: Math.max(y(b) + 12, box.y + 10), fill: "var(--muted)", "font-size": 10 }, group, `harmonic ${level}`);
+    const [a, b] = shown[0]; // the name stands on its curve, inside the axes
+    const place = { x: Math.min(x(a) + 5, box.x + box.w - 58), y: Math.min(Math.max(y(b) + 4, box.y + 10), box.y + box.h - 5) };
+    draw("text", { ...place, fill: "var(--muted)", "font-size": 10, class: "level" }, group, `harmonic ${level}`);
   }
   const [low, high] = [Math.max(options.x[0], options.y[0]), Math.min(options.x[1], options.y[1])];
   const diagonal = { stroke: "var(--muted)", "stroke-dasharray": "6 4", opacity: 0.6 };
@@ -194,6 +195,11 @@ const KINDS = {
   },
 };
 
+// The line under the pointer stands out, in all panels of a figure and in its label.
+function light(svg, method) {
+  for (const line of svg.querySelectorAll("g[data-method]")) line.classList.toggle("lit", line.dataset.method === method);
+}
+
 function drawCharts(benchmark, shown) {
   const data = JSON.parse(benchmark.querySelector("script.curves").textContent);
   for (const figure of benchmark.querySelectorAll("[data-chart]")) {
@@ -207,6 +213,9 @@ function drawCharts(benchmark, shown) {
     svg.setAttribute("aria-label", before ? before.getAttribute("aria-label") : "");
     const height = KINDS[figure.dataset.chart](svg, width, data, shown);
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    for (const line of svg.querySelectorAll("g[data-method]")) {
+      line.addEventListener("pointerenter", () => light(svg, line.dataset.method));
+    }
     host.replaceChildren(svg);
   }
 }
