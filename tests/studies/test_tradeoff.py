@@ -23,6 +23,7 @@ from fairshot.studies.tradeoff import (
     _set_mirror,
     choose,
     evaluate,
+    gate_folders,
     search,
 )
 from support.toys import MODEL, after_base, learnt_base, toy_method, toy_stream
@@ -172,6 +173,20 @@ def test_runs_whose_network_changes_or_that_have_no_prototypes_get_no_gate(tmp_p
         with pytest.raises(NoGate) as refused:
             _gated_recipe(folder, mirror=True)
         assert (refused.value.run, refused.value.method) == (folder, name)
+
+
+def test_several_runs_share_a_pseudo_novel_training_per_method(tmp_path):
+    names = ("ncm-seed0", "sss-seed0", "sss-seed1")
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "result.json").touch()
+    ncm, first, second = runs = [tmp_path / name for name in names]
+    beside = tmp_path / "pseudo-novel"
+    several = {ncm: beside / "ncm", first: beside / "sss", second: beside / "sss"}
+    assert gate_folders([tmp_path]) == gate_folders(runs) == several
+    assert gate_folders([first]) == {first: first / "pseudo-novel"}
+    assert gate_folders([first], beside) == {first: beside}
+    assert gate_folders([ncm / "none"]) == {ncm / "none": ncm / "none" / "pseudo-novel"}
 
 
 def test_the_stream_of_a_run_is_what_sss_goes_through():

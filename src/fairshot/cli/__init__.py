@@ -37,7 +37,7 @@ from fairshot.cli import (
     watch,
 )
 from fairshot.cli.advice import AdvisedCommand, with_advice
-from fairshot.cli.console import CONSOLE, print_message
+from fairshot.cli.console import print_message, say
 from fairshot.errors import TrainingStopped, UserError
 
 # Exit codes: something given cannot be used; the same command goes on; Ctrl-C outside of training.
@@ -97,7 +97,7 @@ for heading, commands in COMMANDS.items():
 
 def _print_version(asked: bool) -> None:
     if asked:
-        CONSOLE.print(version("fairshot"), highlight=False)
+        say(version("fairshot"))
         raise typer.Exit
 
 

@@ -11,10 +11,8 @@ from fairshot.cli.console import ConsoleReporter, this_command
 from fairshot.cli.options import Base, Device, Fresh, Root, Seed, Set, Trust, study_options
 from fairshot.cli.run import present
 from fairshot.cli.trust import load_trusted
-from fairshot.files import write_atomically
 
 BENCHMARK = "cifar100"
-PAGE = "ablation.md"
 
 TableName = Annotated[
     Literal["components", "features"],
@@ -53,7 +51,7 @@ def ablate_command(
     """
     # All this takes seconds to import, and --help needs none.
     from fairshot.recipes import default_recipe
-    from fairshot.reporting.ablations import components_page, features_page
+    from fairshot.reporting.ablations import write_ablation
     from fairshot.studies import ablate
 
     recipe, out = recipe or default_recipe(BENCHMARK), out or Path("runs") / f"ablation-{table}"
@@ -61,5 +59,4 @@ def ablate_command(
     options = study_options(ConsoleReporter(), device, None, root, fresh)
     done = ablate(table, recipe, out, set_, seed, base, options)
     present({done.runs[row]: result for row, result in done.results.items()}, out)
-    page = components_page if table == "components" else features_page
-    write_atomically(out / PAGE, page(done.runs, this_command()).encode())
+    write_ablation(table, done.runs, out, this_command())

@@ -1,4 +1,4 @@
-"""`fairshot bench`: speed, measured here and now, beside the plain way in the same run.
+"""`fairshot bench`: speed, measured here and now, beside plain code in the same run.
 
 What is measured is imported where it is used: that takes seconds, and --help needs none of it.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="bench",
-    help="Measure speed, and how good stores of photos are, beside the plain way to do the same.",
+    help="Measure speed, and how good stores of photos are, beside plain code that does the same.",
     no_args_is_help=True,
 )
 
@@ -41,7 +41,7 @@ def train_command(
     device: Device = "auto",
     classes: Annotated[int, typer.Option(min=2, help="Base classes.")] = 60,
     images: Annotated[int, typer.Option(min=8, help="Training images; random pixels.")] = 30_000,
-    plain_steps: Annotated[int, typer.Option(min=5, help="Steps of the plain way that are timed.")] = 30,
+    plain_steps: Annotated[int, typer.Option(min=5, help="Steps of plain training that are timed.")] = 30,
     set_: Set = [],  # noqa: B006 - typer copies it
     trust: Trust = False,
 ) -> None:
@@ -202,50 +202,26 @@ def photos_command(
 def _print_accuracies(accuracies: Sequence[AccuracyRow], draws: int) -> None:
     from fairshot.models.presets import DEFAULT_PRESET
 
-    names = list(accuracies[0].mean)
-    titles = (
-        "five photos each",
-        *(name.replace(" ", "\n") for name in names),
-        "store at least\nas good, draws",
-    )
-    print_table(
-        f"accuracy in % and its deviation over {draws} draws, {DEFAULT_PRESET}",
-        titles,
-        (
-            (
-                row.task,
-                *(f"{100 * row.mean[name]:.1f} ± {100 * row.deviation[name]:.1f}" for name in names),
-                " / ".join(map(str, row.store_at_least.values())),
-            )
-            for row in accuracies
-        ),
-    )
+    names = [name.replace(" ", "\n") for name in accuracies[0].mean]
+    cells = []
+    for row in accuracies:
+        spreads = zip(row.mean.values(), row.deviation.values(), strict=True)
+        shown = [f"{100 * mean:.1f} ± {100 * deviation:.1f}" for mean, deviation in spreads]
+        cells.append((row.task, *shown, " / ".join(map(str, row.store_at_least.values()))))
+    title = f"accuracy in % and its deviation over {draws} draws, {DEFAULT_PRESET}"
+    print_table(title, ("five photos each", *names, "store at least\nas good, draws"), cells)
 
 
 def _print_unknown(unknown: Sequence[UnknownRow]) -> None:
-    print_table(
-        "photos of classes that were not taught, in %: refused if 10 % of own ones are; answered unknown",
-        (
-            "taught",
-            "foreign",
-            "classes",
-            "AUROC",
-            "refused",
-            "calibration\nerror",
-            "unknown:\nown",
-            "foreign",
-        ),
-        (
-            (
-                *(row.taught, row.foreign, str(row.classes), f"{row.auroc:.3f}"),
-                *(
-                    f"{100 * share:.0f}"
-                    for share in (
-                        *(row.foreign_refused, row.calibration_error),
-                        *(row.own_answered_unknown, row.foreign_answered_unknown),
-                    )
-                ),
-            )
-            for row in unknown
-        ),
-    )
+    percent = {
+        "foreign_refused": "refused",
+        "calibration_error": "calibration\nerror",
+        "own_answered_unknown": "unknown:\nown",
+        "foreign_answered_unknown": "foreign",
+    }
+    cells = []
+    for row in unknown:
+        shares = [f"{100 * getattr(row, name):.0f}" for name in percent]
+        cells.append((row.taught, row.foreign, str(row.classes), f"{row.auroc:.3f}", *shares))
+    title = "photos of classes that were not taught, in %: refused if 10 % of own ones are; answered unknown"
+    print_table(title, ("taught", "foreign", "classes", "AUROC", *percent.values()), cells)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from fairshot.cli.console import CONSOLE, ConsoleReporter
+from fairshot.cli.console import CONSOLE, ConsoleReporter, say
 from fairshot.cli.options import (
     Compile,
     Data,
@@ -122,8 +122,7 @@ def compare_command(
     if results := found.results:
         present(results, out)
         CONSOLE.print(conditions_table(list(results.values())))
-        page = f"\nas a page: {shlex.join(['fairshot', 'report', str(out)])}"
-        CONSOLE.print(page, highlight=False, markup=False, soft_wrap=True)
+        say(f"\nas a page: {shlex.join(['fairshot', 'report', str(out)])}")
     found.check()
 
 

@@ -36,6 +36,11 @@ def this_command() -> str:
     return shlex.join(["fairshot", *sys.argv[1:]])
 
 
+def say(text: str) -> None:
+    """Print one line of what the command was asked for, as it is; the terminal breaks it."""
+    CONSOLE.print(text.translate(SHOWN), highlight=False, markup=False, soft_wrap=True)
+
+
 def print_message(text: str, style: str | None = None) -> None:
     """Print one line that is not what the command was asked for."""
     MESSAGES.print(text.translate(SHOWN), highlight=False, markup=False, soft_wrap=True, style=style)

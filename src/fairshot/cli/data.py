@@ -13,7 +13,7 @@ from fairshot.benchmarks.cache import cache_folder
 from fairshot.benchmarks.dataset import data_folder
 from fairshot.benchmarks.stream import StreamSettings, build_stream
 from fairshot.cli.advice import how_to_get
-from fairshot.cli.console import CONSOLE, ConsoleReporter
+from fairshot.cli.console import CONSOLE, ConsoleReporter, say
 from fairshot.cli.options import Root
 from fairshot.cli.tables import print_table
 
@@ -37,14 +37,13 @@ def list_command(root: Root = None) -> None:
     folder = data_folder(root)
     table = Table("benchmark", "data")
     table.add_column("where it is, or how to get it", overflow="fold")  # a path that is cut short is none
-    CONSOLE.print(f"Data is looked for in {folder}", markup=False, highlight=False, soft_wrap=True)
+    say(f"Data is looked for in {folder}")
     for dataset in benchmarks.DATASETS.values():
         found = dataset.find(folder)
         state = ("found", str(found)) if found else ("missing", how_to_get(dataset))
         table.add_row(f"{dataset.name}\n{dataset.title}", *state, end_section=True)
     CONSOLE.print(table, markup=False)
-    kept = f"Decoded pictures are kept in {cache_folder()}"
-    CONSOLE.print(kept, markup=False, highlight=False, soft_wrap=True)
+    say(f"Decoded pictures are kept in {cache_folder()}")
 
 
 @app.command("get")
@@ -67,14 +66,13 @@ def check_command(name: Name, root: Root = None) -> None:
     """
     dataset, folder = benchmarks.dataset_named(name), data_folder(root)
     stream = build_stream(dataset.load(folder, ConsoleReporter()), StreamSettings())
-    rows = []
+    rows, seen = [], 0
     for number, session in enumerate(stream.sessions):
         each = np.bincount(session.train.labels)[list(session.classes)]
-        counts = (len(session.classes), len(session.train), each.min(), len(stream.seen_test(number)))
-        classes, images, least, seen = map(str, counts)
-        shots = least if each.min() == each.max() else f"{least} to {each.max()}"
-        rows.append(("base" if number == 0 else str(number), classes, images, shots, seen))
+        shots = " to ".join(map(str, sorted({each.min(), each.max()})))
+        seen += len(session.test)
+        counts = (str(len(session.classes)), str(len(session.train)), shots, str(seen))
+        rows.append((str(number or "base"), *counts))
     titles = ("session", "classes", "training images", "per class", "test images so far")
     print_table(dataset.title, titles, rows)
-    found = f"{name}: complete, in {dataset.find(folder)}"
-    CONSOLE.print(found, markup=False, highlight=False, soft_wrap=True)
+    say(f"{name}: complete, in {dataset.find(folder)}")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fairshot.cli.advice import how_to_get
-from fairshot.cli.console import CONSOLE
+from fairshot.cli.console import say
 from fairshot.cli.options import Root
 
 
@@ -47,5 +47,5 @@ def doctor_command(
     for name, extra in found.extras.items():
         state = f"{', '.join(extra.missing)}; {extra.command}" if extra.missing else "installed"
         lines.append(f"  {name}: {state}")
-    CONSOLE.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+    say("\n".join(lines))
     raise typer.Exit(bool(found.problems))

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairshot.cli.console import ConsoleReporter, print_message, this_command
+from fairshot import teaching
+from fairshot.cli.console import ConsoleReporter, print_message, say, this_command
 from fairshot.cli.options import given
-from fairshot.cli.stores import MOST_NAMED, AsJson, StoreFolder, open_store, print_json, say
+from fairshot.cli.stores import MOST_NAMED, AsJson, StoreFolder, print_json
 
 if TYPE_CHECKING:
     from fairshot.teaching.mistakes import Mistakes
@@ -59,22 +60,18 @@ def evaluate_command(
 
     Example: fairshot evaluate my-store drawings/test
     """
-    from fairshot.teaching import choose_confidence, evaluate, find_mistakes, read_folder
-
-    with open_store(store) as opened:
-        labelled = read_folder(opened, folder, ConsoleReporter("evaluate"))
+    with teaching.Store(store) as opened:
+        labelled = teaching.read_folder(opened, folder, ConsoleReporter("evaluate"))
         if choose_threshold:
-            labelled = choose_confidence(opened, labelled, str(folder), **given(keep=keep))
+            labelled = teaching.choose_confidence(opened, labelled, str(folder), **given(keep=keep))
             print_message(
                 "confidence and threshold are chosen on every second image; the figures are of the others"
             )
-        measured = evaluate(opened, labelled, **given(rejection_rate=reject))
-        mistakes = find_mistakes(opened, labelled)
+        measured = teaching.evaluate(opened, labelled, **given(rejection_rate=reject))
+        mistakes = teaching.find_mistakes(opened, labelled)
         if page is not None:
-            from fairshot.teaching import write_evaluation_page  # draws: seconds to import
-
             title = f"{store.resolve().name} on {folder.resolve().name}"
-            write_evaluation_page(page, opened, measured, mistakes, title, this_command())
+            teaching.write_evaluation_page(page, opened, measured, mistakes, title, this_command())
     if as_json:
         print_json({**asdict(measured), "balance": measured.balance, **asdict(mistakes)})
         return

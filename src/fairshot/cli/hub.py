@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fairshot.cli.console import CONSOLE, MESSAGES, ConsoleReporter
+from fairshot.cli.console import MESSAGES, ConsoleReporter, say
 
 Repo = Annotated[str, typer.Argument(metavar="REPO", help="The repository on the hub: OWNER/NAME.")]
 Endpoint = Annotated[
@@ -41,7 +41,7 @@ def push_command(
     address = push(
         source, repo, public=public, licence=licence, endpoint=endpoint, reporter=ConsoleReporter()
     )
-    CONSOLE.print(f"pushed to {address}", highlight=False, markup=False, soft_wrap=True)
+    say(f"pushed to {address}")
 
 
 def pull_command(
@@ -58,8 +58,7 @@ def pull_command(
     _quiet_unless_watched()
     kind = pull(repo, folder, endpoint=endpoint, reporter=ConsoleReporter())
     then = ["new", "STORE", "--from", str(folder)] if kind == "run" else ["predict", str(folder), "PHOTO"]
-    following = shlex.join(["fairshot", *then])
-    CONSOLE.print(f"a {kind}, in {folder}\nnext: {following}", highlight=False, markup=False, soft_wrap=True)
+    say(f"a {kind}, in {folder}\nnext: {shlex.join(['fairshot', *then])}")
 
 
 def _quiet_unless_watched() -> None:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fairshot import benchmarks
-from fairshot.cli.console import CONSOLE
+from fairshot.cli.console import CONSOLE, say
 
 
 def list_command() -> None:
@@ -27,7 +27,7 @@ def list_command() -> None:
         does = Text.assemble((method.title(), "bold"), f"{paper}: {card.summary}.")
         table.add_row(name, does, str(method.passes(method.Settings())), *flags)
     CONSOLE.print(table)
-    CONSOLE.print(f"\nbenchmarks  {'  '.join(benchmarks.names())}")
+    say(f"\nbenchmarks  {'  '.join(benchmarks.names())}")
     recipes = Table("recipes of", f"methods, named as in {default_recipe('doodles')}", box=None)
     for benchmark, names in itertools.groupby(recipe_names(), key=lambda name: name.partition("/")[0]):
         recipes.add_row(benchmark, "  ".join(name.partition("/")[2] for name in names))

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from fairshot.cli.console import ConsoleReporter
+from fairshot import teaching
+from fairshot.cli.console import ConsoleReporter, say
 from fairshot.cli.options import given
 from fairshot.cli.presets import list_presets
-from fairshot.cli.stores import MOST_NAMED, say
+from fairshot.cli.stores import MOST_NAMED
 from fairshot.errors import UserError, first_of
 from fairshot.models.presets import DEFAULT_PRESET
-
-if TYPE_CHECKING:
-    from fairshot.teaching import StoreSpec
-
 
 NewStore = Annotated[Path, typer.Argument(metavar="STORE", help="The folder to make.")]
 FromRun = Annotated[
@@ -112,21 +109,19 @@ def new_command(
         raise UserError(f"{wrong} goes with {'--backbone' if run else '--from'}, and {given_}")
     if without_images and (data or sessions):
         raise UserError(f"give either {'--data' if data else '--sessions'} or --without-images")
-    from fairshot.teaching import Store, check_free, from_backbone, from_run
-
-    check_free(store)
+    teaching.check_free(store)
     reporter = ConsoleReporter("new store")
     if run is not None:
-        spec = from_run(run, data, reporter, without_images, sessions)
+        spec = teaching.from_run(run, data, reporter, without_images, sessions)
     else:
-        spec = from_backbone(
+        spec = teaching.from_backbone(
             backbone or DEFAULT_PRESET,
             weights,
             base,
             reporter=reporter,
             **given(epochs=epochs, max_minutes=max_minutes),
         )
-    with Store.create(store, spec, reporter) as made:
+    with teaching.Store.create(store, spec, reporter) as made:
         count = len(made.classes())
         say(f"{store}: a store of {count} classes" if count else f"{store}: a store without classes yet")
         _say_method(spec)
@@ -139,7 +134,7 @@ def new_command(
             say(f"to teach it: fairshot teach {named} PHOTOS, a folder with a sub-folder for each class")
 
 
-def _say_method(spec: StoreSpec) -> None:
+def _say_method(spec: teaching.StoreSpec) -> None:
     """Say how a store answers that was made from a run of another method than SSS."""
     from fairshot.recipes import DEFAULT_METHOD
 
@@ -148,7 +143,7 @@ def _say_method(spec: StoreSpec) -> None:
         say(f"the run is of {method}: the store answers by nearest class means, not by SSS")
 
 
-def _say_sessions(spec: StoreSpec, store: Path, without_images: bool) -> None:
+def _say_sessions(spec: teaching.StoreSpec, store: Path, without_images: bool) -> None:
     """Say which classes of the run were taught too, or are missing and how to add them."""
     if spec.taught:
         say(f"taught from the shots of the run's sessions: {first_of(list(spec.taught), MOST_NAMED)}")

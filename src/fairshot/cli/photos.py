@@ -10,7 +10,7 @@ from fairshot.cli.console import print_message
 from fairshot.errors import UserError
 
 
-def image_files(given: Iterable[Path]) -> list[Path]:
+def photo_files(given: Iterable[Path]) -> list[Path]:
     """Replace folders by the image files they hold."""
     files: list[Path] = []
     for path in given:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fairshot.cli.console import CONSOLE
+from fairshot.cli.console import say
 from fairshot.cli.options import Set, Trust
 from fairshot.cli.trust import load_trusted
 
@@ -30,5 +30,4 @@ def show_command(
     """
     from fairshot.recipes import annotated_yaml  # torch takes seconds to import
 
-    text = annotated_yaml(load_trusted(name, set_, None, trust))
-    CONSOLE.print(text, end="", markup=False, highlight=False, soft_wrap=True)
+    say(annotated_yaml(load_trusted(name, set_, None, trust)).rstrip())

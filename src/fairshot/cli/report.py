@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
+from fairshot.cli.console import ConsoleReporter, say, this_command
 
 
 def report_command(
@@ -27,7 +27,7 @@ def report_command(
     from fairshot.reporting.report import write_report  # draws: seconds to import, and --help needs none
 
     page = write_report(runs, out, this_command(), ConsoleReporter())
-    CONSOLE.print(f"{page} (figures and tables beside it)", highlight=False)
+    say(f"{page} (figures and tables beside it)")
 
 
 def reproducibility_command(
@@ -42,5 +42,4 @@ def reproducibility_command(
     """
     from fairshot.reporting.reproducibility import write_reproducibility
 
-    page = write_reproducibility(folder, out, this_command())
-    CONSOLE.print(f"{page}", highlight=False)
+    say(str(write_reproducibility(folder, out, this_command())))

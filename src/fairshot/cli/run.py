@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairshot.cli.console import CONSOLE, ConsoleReporter, this_command
+from fairshot.cli.console import CONSOLE, ConsoleReporter, say, this_command
 from fairshot.cli.options import (
     Base,
     Compile,
@@ -116,24 +116,19 @@ def run_command(
     result = run(chosen, options)
     if result is not None:
         present({folder: result}, folder)
-        CONSOLE.print("\nnext:", highlight=False)
+        say("\nnext:")
         for line in after_run(folder, chosen):
-            CONSOLE.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
+            say(f"  {line}")
 
 
 def present(results: dict[Path, Result], out: Path) -> None:
-    """Print runs side by side; draw the figures of each that has none, and those of all together."""
-    from fairshot.evaluation.run_folder import FIGURES
-    from fairshot.reporting.figures.accuracy import write_figures
+    """Print runs side by side, and draw their figures."""
+    from fairshot.reporting.figures.accuracy import write_all_figures
     from fairshot.reporting.terminal import side_by_side
 
-    for run, result in results.items():
-        if not (run / FIGURES).is_dir():
-            write_figures([result], run / FIGURES)
+    write_all_figures(results, out)
     CONSOLE.print(side_by_side(list(results.values()), CONSOLE.width))
-    if len(results) > 1:
-        write_figures(list(results.values()), out / FIGURES)
-    CONSOLE.print(f"\nwritten to {out}", highlight=False)
+    say(f"\nwritten to {out}")
 
 
 def source_name(recipe: Recipe, photos: Path | None) -> str:

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from fairshot.cli.console import CONSOLE
+from fairshot import teaching
+from fairshot.cli.console import say
 from fairshot.errors import UserError
 
 TOKEN_VARIABLE = "FAIRSHOT_TOKEN"  # noqa: S105 - the name of a variable, no token
@@ -40,9 +41,7 @@ def serve_command(
             f"the server needs more packages ({problem.name} is missing): make install in a checkout of "
             "fairshot, or else pip install 'fairshot[serve]'"
         ) from None
-    from fairshot.teaching import Store
-
-    with Store(store) as opened:
+    with teaching.Store(store) as opened:
         given = os.environ.get(TOKEN_VARIABLE)
         token = choose_token(host, given)
         listener = listen(host, port)
@@ -53,4 +52,4 @@ def serve_command(
             print(f"token {token}", flush=True)
         with suppress(KeyboardInterrupt):  # Ctrl-C is how a server is stopped
             serve(opened, listener, token, keep_asked)
-    CONSOLE.print("stopped")
+    say("stopped")

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from fairshot.cli.console import ConsoleReporter, print_message
+from fairshot import teaching
+from fairshot.cli.console import ConsoleReporter, print_message, say
 from fairshot.cli.options import given
 from fairshot.cli.photos import print_skipped
-from fairshot.cli.stores import StoreFolder, open_store, say
+from fairshot.cli.stores import StoreFolder
 from fairshot.errors import UserError
 
 
@@ -24,17 +25,15 @@ def export_command(
 
     Example: fairshot export my-store model.onnx
     """
-    from fairshot.teaching import export_archive, export_onnx
-
     if target.suffix == ".onnx":
-        with open_store(store) as opened:
-            checked = export_onnx(opened, target)
+        with teaching.Store(store) as opened:
+            checked = teaching.export_onnx(opened, target)
         say(
             f"{target}: {checked.classes} classes; on {checked.images} images onnxruntime and torch "
             f"differ by at most {checked.difference:.1e}"
         )
     elif target.suffix == ".zip":
-        export_archive(store, target)
+        teaching.export_archive(store, target)
         say(f"{target}: the whole store; to open it elsewhere: fairshot import {target.name} STORE")
     else:
         raise UserError(f"{target}: give a name that ends in .onnx (a model) or .zip (the whole store)")
@@ -48,9 +47,7 @@ def import_command(
 
     Example: fairshot import my-store.zip another-store
     """
-    from fairshot.teaching import import_archive
-
-    import_archive(archive, store)
+    teaching.import_archive(archive, store)
     say(f"{store}: ready")
 
 
@@ -72,9 +69,7 @@ def import_photos_command(
 
     Example: fairshot import-photos result.json photos
     """
-    from fairshot.teaching.photo_import import import_photos
-
-    report = import_photos(export, out, images, reporter=ConsoleReporter(), **given(margin=margin))
+    report = teaching.import_photos(export, out, images, reporter=ConsoleReporter(), **given(margin=margin))
     print_skipped(report.skipped)
     for name, folder in report.renamed.items():
         print_message(f"the folder of {name} is called {folder}")

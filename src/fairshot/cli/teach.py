@@ -10,11 +10,13 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from fairshot.cli.console import CONSOLE, MESSAGES, ConsoleReporter
+from fairshot import teaching
+from fairshot.cli.console import CONSOLE, ConsoleReporter, print_message, say
 from fairshot.cli.options import given
-from fairshot.cli.photos import image_files, print_skipped
-from fairshot.cli.stores import AsJson, StoreFolder, open_records, open_store, print_json, say
+from fairshot.cli.photos import photo_files, print_skipped
+from fairshot.cli.stores import AsJson, StoreFolder, print_json
 from fairshot.errors import UserError
+from fairshot.teaching.errors import ClassesRefused
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a class.")]
 Photos = Annotated[
@@ -50,23 +52,22 @@ def teach_command(
     if not photos:
         _teach_folder(store, Path(name), dry_run, warn_share)
         return
-    with open_store(store) as opened:
-        report = opened.teach(name, image_files(photos), dry_run, **given(warn_share=warn_share))
+    with teaching.Store(store) as opened:
+        report = opened.teach(name, photo_files(photos), dry_run, **given(warn_share=warn_share))
     print_skipped(report.skipped)
     say(("would be taught: " if dry_run else "") + report.sentence())
     for warning in report.warnings:
-        MESSAGES.print(f"warning: {warning}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+        print_message(f"warning: {warning}", "yellow")
 
 
 def _teach_folder(store: Path, folder: Path, dry_run: bool, warn_share: float | None) -> None:
     """Teach all sub-folders of a folder."""
     if not folder.is_dir():
         raise UserError(f"give the photos of the class {folder}, or a folder that holds a folder per class")
-    from fairshot.teaching import teach_folder
-    from fairshot.teaching.errors import ClassesRefused
-
-    with open_store(store) as opened:
-        done = teach_folder(opened, folder, ConsoleReporter(), dry_run, **given(warn_share=warn_share))
+    with teaching.Store(store) as opened:
+        done = teaching.teach_folder(
+            opened, folder, ConsoleReporter(), dry_run, **given(warn_share=warn_share)
+        )
     say(("would be taught: " if dry_run else "") + done.sentence())
     if done.refused:
         raise ClassesRefused(done.refused)
@@ -85,8 +86,8 @@ def predict_command(
 
     Example: fairshot predict my-store drawings/test/umbrella --top 3
     """
-    with open_store(store) as opened:
-        read = opened.read(image_files(images))
+    with teaching.Store(store) as opened:
+        read = opened.read(photo_files(images))
         predictions = opened.predict(read.pictures, top)
     print_skipped(read.unreadable)
     answers = list(zip(map(str, read.photos), predictions, strict=True))
@@ -104,7 +105,7 @@ def forget_command(store: StoreFolder, name: Name) -> None:
 
     Example: fairshot forget my-store umbrella
     """
-    with open_records(store) as opened:
+    with teaching.Records(store) as opened:
         opened.forget(name)
     say(f"{name} is forgotten; to bring it back: fairshot undo {store}")
 
@@ -118,7 +119,7 @@ def rename_command(
 
     Example: fairshot rename my-store umbrella parasol
     """
-    with open_records(store) as opened:
+    with teaching.Records(store) as opened:
         opened.rename(name, new_name)
     say(f"{name} is called {new_name} now")
 
@@ -132,7 +133,7 @@ def merge_command(
 
     Example: fairshot merge my-store parasol umbrella
     """
-    with open_records(store) as opened:
+    with teaching.Records(store) as opened:
         opened.merge(name, into)
     say(f"{name} is part of {into} now")
 
@@ -142,7 +143,7 @@ def undo_command(store: StoreFolder) -> None:
 
     Example: fairshot undo my-store
     """
-    with open_records(store) as opened:
+    with teaching.Records(store) as opened:
         undone = opened.undo()
     say(f"undone: {undone.sentence()}")
 
@@ -152,7 +153,7 @@ def history_command(store: StoreFolder, as_json: AsJson = False) -> None:
 
     Example: fairshot history my-store
     """
-    with open_records(store) as opened:
+    with teaching.Records(store) as opened:
         events = opened.history()
     if as_json:
         print_json([asdict(event) for event in events])
@@ -167,7 +168,7 @@ def classes_command(store: StoreFolder, as_json: AsJson = False) -> None:
 
     Example: fairshot classes my-store
     """
-    with open_records(store) as opened:
+    with teaching.Records(store) as opened:
         infos = opened.classes()
     if as_json:
         print_json([asdict(info) for info in infos])
@@ -184,7 +185,7 @@ def adapt_command(store: StoreFolder, images: Photos) -> None:
 
     Example: fairshot adapt my-store photos
     """
-    with open_store(store) as opened:
-        adaptation = opened.adapt(image_files(images))
+    with teaching.Store(store) as opened:
+        adaptation = opened.adapt(photo_files(images))
     print_skipped(adaptation.skipped)
     say(adaptation.sentence())

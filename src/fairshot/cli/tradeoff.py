@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from fairshot.cli.console import CONSOLE, MESSAGES, ConsoleReporter
+from fairshot.cli.console import CONSOLE, ConsoleReporter, print_message, say
 from fairshot.cli.options import Data, Device, HeldOut, Novel, Root, given, study_options
 from fairshot.cli.suggestions import command_on_base
 
@@ -73,57 +72,39 @@ def tradeoff_command(
     Example: fairshot tradeoff runs/demo/sss-seed0
     """
     # All this takes seconds to import, and --help needs none.
-    from fairshot.evaluation.run_folder import LOG, PSEUDO_NOVEL, TRADEOFF_PAGE, is_finished
-    from fairshot.studies import choose_gate
-    from fairshot.studies.tradeoff import NoGate
+    from fairshot.evaluation.run_folder import LOG, TRADEOFF_PAGE
+    from fairshot.studies.tradeoff import NoGate, choose_gate, gate_folders
 
     asked = given(novel=novel, held_out=held_out, draws=draws, splits=splits) | {"mirror": mirror}
-    one = len(runs) == 1 and (is_finished(runs[0]) or not any(map(is_finished, _below(runs[0]))))
-    chosen = runs if one else [run for path in runs for run in _finished(path)]
-    for run in chosen:
-        folder = pseudo or run / PSEUDO_NOVEL
-        if not one:
-            folder = (pseudo or run.parent / PSEUDO_NOVEL) / re.sub(r"-seed\d+", "", run.name)
+    folders = gate_folders(runs, pseudo)
+    one = list(folders) == runs[:1]
+    for run, folder in folders.items():
         options = study_options(ConsoleReporter(f"tradeoff {run.name}", folder / LOG), device, data, root)
         try:
             found = choose_gate(run, folder, options=options, **asked)
         except NoGate as refused:
             if one:
                 raise
-            MESSAGES.print(f"left out: {refused}", highlight=False, markup=False, soft_wrap=True)
+            print_message(f"left out: {refused}")
             continue
         CONSOLE.print(_table(found))
-        page = f"all {len(found.points)} points: {run / TRADEOFF_PAGE}"
-        CONSOLE.print(page, highlight=False, soft_wrap=True)
+        say(f"all {len(found.points)} points: {run / TRADEOFF_PAGE}")
         _suggest(found, run, data, root)
     if not one:
         report = shlex.join(["fairshot", "report", *map(str, runs)])
-        CONSOLE.print(f"beside the methods' own decisions: {report}", highlight=False, soft_wrap=True)
-
-
-def _below(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
-
-
-def _finished(path: Path) -> list[Path]:
-    """Return the finished runs of a path: itself, or those directly below."""
-    from fairshot.evaluation.run_folder import is_finished
-
-    return [path] if is_finished(path) else [run for run in _below(path) if is_finished(run)]
+        say(f"beside the methods' own decisions: {report}")
 
 
 def _suggest(found: TradeOff, run: Path, data: Path | None, root: Path | None) -> None:
     """Name the best gate, and for SSS, whose setting it is, the command that runs it."""
-    best = f"best on pseudo-novel classes: {found.best.rule} {found.best.setting:g}"
     from fairshot.recipes import DEFAULT_METHOD
 
+    best = f"best on pseudo-novel classes: {found.best.rule} {found.best.setting:g}"
     if found.method != DEFAULT_METHOD:
-        CONSOLE.print(f"{best}, on the features of {found.method}", highlight=False)
+        say(f"{best}, on the features of {found.method}")
         return
-    CONSOLE.print(f"{best}; to run it:", highlight=False)
     settings = found.best.method | ({"mirror": True} if found.mirror else {})
-    command = command_on_base(run, settings, f"{run}-gate", data, root)
-    CONSOLE.print(f"  {command}", highlight=False, soft_wrap=True)
+    say(f"{best}; to run it:\n  {command_on_base(run, settings, f'{run}-gate', data, root)}")
 
 
 def _table(found: TradeOff) -> Table:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairshot.cli.console import CONSOLE, ConsoleReporter
+from fairshot.cli.console import ConsoleReporter, say
 from fairshot.cli.options import (
     Data,
     Device,
@@ -108,9 +108,8 @@ def tune_command(
         options = study_options(ConsoleReporter("tune", folder / LOG), device, data, root, fresh)
         options = replace(options, parallel=parallel)
         found = tune(source, tried, folder, set_, seed, by, novel, held_out, options)
-        CONSOLE.print(f"written to {folder}; to run the best:", highlight=False)
-        command = _next_command(folder, found.recipe, data, root)
-        CONSOLE.print(f"  {command}", highlight=False, soft_wrap=True)
+        say(f"written to {folder}; to run the best:")
+        say(f"  {_next_command(folder, found.recipe, data, root)}")
 
 
 def _next_command(out: Path, best: Recipe, data: Path | None, root: Path | None) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairshot import teaching
 from fairshot.cli.console import ConsoleReporter, print_message
 from fairshot.errors import UserError
 
@@ -87,13 +88,12 @@ def watch_command(
 
     Example: fairshot watch my-store inbox
     """
-    from fairshot.teaching import Store
     from fairshot.watching.journal import Journal, default_path
     from fairshot.watching.watch import preparation, watch
 
     reporter, stop = ConsoleReporter(), Event()
     with ExitStack() as opened:
-        opened_store = opened.enter_context(Store(store))
+        opened_store = opened.enter_context(teaching.Store(store))
         kept = opened.enter_context(Journal(journal or default_path(store, _kept_as(source))))
         chosen = _source(source, kept, preparation(opened_store), every, change, once, move, reporter)
         if (move or tag) and not Path(source).is_dir():

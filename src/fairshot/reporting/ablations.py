@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fairshot import markdown
 from fairshot.errors import first_of
 from fairshot.evaluation.diagnostics import base_occupancy, losses
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import FEATURES
+from fairshot.files import write_atomically
 from fairshot.reporting.export import to_markdown
 from fairshot.reporting.groups import (
     PARTS,
@@ -28,6 +29,7 @@ from fairshot.settings import flat
 from fairshot.studies.published import Published, published
 from fairshot.tensor_files import read_tensors
 
+PAGE = "ablation.md"
 BENCHMARK = "cifar100"  # on which the paper printed its ablations
 NOT_ALONE = "what lies between two of them is not owed to the parts alone"
 MOST_NAMED = 4  # settings that rows differ in; of more it is said how many
@@ -119,19 +121,23 @@ def _printed(groups: Sequence[Group]) -> bool:
     return groups[0].official == BENCHMARK and groups[0].session_count == 9
 
 
-def components_page(runs: Mapping[str, Path], command: str) -> str:
-    """Return table 2 of the paper; then FMO, novel-only accuracy and misroute rate per row; then losses."""
+def write_ablation(
+    kind: Literal["components", "features"], runs: Mapping[str, Path], out: Path, command: str = ""
+) -> Path:
+    """Write the page of an ablation, whose rows are runs, into a folder; return where it is.
+
+    Components: table 2 of the paper; then FMO, novel-only accuracy and misroute rate per row; then losses.
+    Features: tables 3 and 11 of the paper.
+    """
     results = {name: Result.read(folder) for name, folder in runs.items()}
-    table = components_table(group_results(list(results.values())), published())
-    last = next(reversed(results))
-    sections = [_section(table), _diagnoses(results, runs), _losses(last, results[last])]
-    return "\n\n".join([f"`{command}`", *sections]) + "\n"
-
-
-def features_page(runs: Mapping[str, Path], command: str) -> str:
-    """Return tables 3 and 11 of the paper."""
-    groups = group_results([Result.read(folder) for folder in runs.values()])
-    return "\n\n".join([f"`{command}`", *map(_section, feature_tables(groups, published()))]) + "\n"
+    groups, last = group_results(list(results.values())), next(reversed(results))
+    if kind == "components":
+        table = components_table(groups, published())
+        sections = [_section(table), _diagnoses(results, runs), _losses(last, results[last])]
+    else:
+        sections = [_section(table) for table in feature_tables(groups, published())]
+    write_atomically(out / PAGE, ("\n\n".join([f"`{command}`", *sections]) + "\n").encode())
+    return out / PAGE
 
 
 def _section(table: Table) -> str:

@@ -41,7 +41,7 @@ WORKERS = min(16, os.cpu_count() or 1)  # of the plain DataLoader
 
 @dataclass(frozen=True)
 class TrainingSpeed:
-    """Speed of one way to train."""
+    """Speed of training by fairshot, or by plain code."""
 
     name: str
     images_per_second: float  # through the network, forward and backward

@@ -7,6 +7,7 @@ novel ones, never on the test images it is then judged by.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,7 +24,15 @@ from fairshot.errors import OtherImages, UserError
 from fairshot.evaluation.base_session import check_base, check_images, restore_method
 from fairshot.evaluation.experiment import load_pictures, split_of
 from fairshot.evaluation.metrics import Metrics
-from fairshot.evaluation.run_folder import PSEUDO_NOVEL, RECIPE, TRADEOFF, TRADEOFF_PAGE, TRIALS, recipe_of
+from fairshot.evaluation.run_folder import (
+    PSEUDO_NOVEL,
+    RECIPE,
+    TRADEOFF,
+    TRADEOFF_PAGE,
+    TRIALS,
+    is_finished,
+    recipe_of,
+)
 from fairshot.files import write_atomically
 from fairshot.methods import method_named
 from fairshot.methods.method import Method
@@ -174,6 +183,23 @@ class TradeOff(BaseModel):
                 + "\n",
             ]
         )
+
+
+def gate_folders(paths: Sequence[Path], pseudo: Path | None = None) -> dict[Path, Path]:
+    """Return the finished runs at paths or directly below them, and where each has its pseudo-novel training.
+
+    That is `pseudo`, or a folder in the run. Of several runs it is a folder per method, which its seeds
+    share, in `pseudo` or beside the runs.
+    """
+    found = [run for path in paths for run in _finished(path)]
+    if len(paths) == 1 and found in ([], [paths[0]]):  # none is finished: `choose_gate` says what is missing
+        return {paths[0]: pseudo or paths[0] / PSEUDO_NOVEL}
+    return {run: (pseudo or run.parent / PSEUDO_NOVEL) / re.sub(r"-seed\d+", "", run.name) for run in found}
+
+
+def _finished(path: Path) -> list[Path]:
+    below = sorted(path.iterdir()) if path.is_dir() else []
+    return [path] if is_finished(path) else [run for run in below if is_finished(run)]
 
 
 def choose_gate(

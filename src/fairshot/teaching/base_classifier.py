@@ -21,7 +21,7 @@ from fairshot.teaching.network import Network, read_tensors, write_tensors
 
 WHAT = "the classifier of a store"
 SHOT_COVARIANCE = 0.1  # chosen on species 1 to 100 of CUB-200-2011 and the base classes of miniImageNet
-MOST_WHITENING = 500  # photos of a store that whiten: a lesson must not take longer in a larger store
+MOST_WHITENING = 500  # photos of a store that whiten: a teaching must not take longer in a larger store
 MEANS = ("h.means", "h_tilde.means", "h_tilde.trained", "gate.prototypes", "gate.metric_shares")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from fairshot.evaluation.result import Result
+from fairshot.evaluation.run_folder import FIGURES
 from fairshot.files import write_atomically
 from fairshot.reporting.figures import style
 from fairshot.reporting.figures.writer import FigureInput, FigureWriter, ReportFigure, slug
@@ -53,6 +54,15 @@ def write_figures(results: Sequence[Result], folder: Path) -> list[Path]:
                 paths.append(folder / f"{name}{suffix}.{kind}")
                 write_atomically(paths[-1], content)
     return paths
+
+
+def write_all_figures(results: Mapping[Path, Result], out: Path) -> None:
+    """Draw the figures of each run that has none, by its folder, and those of several together into `out`."""
+    for run, result in results.items():
+        if not (run / FIGURES).is_dir():
+            write_figures([result], run / FIGURES)
+    if len(results) > 1:
+        write_figures(list(results.values()), out / FIGURES)
 
 
 def per_method(given: FigureInput, writer: FigureWriter) -> list[ReportFigure]:
