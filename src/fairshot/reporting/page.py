@@ -21,18 +21,8 @@ from fairshot.reporting.figures.classes import answers, confusion_pixels
 from fairshot.reporting.figures.sections import SECTIONS
 from fairshot.reporting.figures.style import COLOURS, method_id, method_styles
 from fairshot.reporting.figures.writer import key_symbol, line_look, picture_url, slug
-from fairshot.reporting.groups import PARTS, Group, Spread, class_order, means
-from fairshot.reporting.measures import (
-    BASE,
-    BASE_AVG,
-    BASE_INC,
-    CINC,
-    INC,
-    INC_AVG,
-    OVERALL,
-    PINC,
-    SessionMeasure,
-)
+from fairshot.reporting.groups import PARTS, Group, class_order, means
+from fairshot.reporting.measures import BASE, BASE_AVG, BASE_INC, CINC, INC, INC_AVG, OVERALL, PINC
 from fairshot.reporting.runs import Run
 from fairshot.reporting.tables import CONDITIONS, conditions, session_table
 
@@ -105,10 +95,10 @@ def _curves(benchmark: BenchmarkSection) -> Markup:
     for index, (group, style) in enumerate(
         zip(benchmark.groups, method_styles(benchmark.groups), strict=True)
     ):
-        values = {
-            key: [value and round(value, 4) for value in means(_over_sessions(group, measure))]
-            for key, measure in measures.items()
-        }
+        values = {}
+        for key, measure in measures.items():
+            over_sessions = [group.session(t, measure.pick) for t in range(group.session_count)]
+            values[key] = [value and round(value, 4) for value in means(over_sessions)]
         drawn = {"width": round(style["linewidth"], 1), **line_look(index)}
         methods.append({"id": method_id(index), "label": group.title, **drawn, **values})
     rows = {row.method: row for row in reversed(benchmark.published)}.values()  # the first row of each
@@ -122,10 +112,6 @@ def _curves(benchmark: BenchmarkSection) -> Markup:
         },
     }
     return Markup(json.dumps(content).replace("<", "\\u003c"))  # noqa: S704 - it cannot end the script
-
-
-def _over_sessions(group: Group, measure: SessionMeasure) -> list[Spread | None]:
-    return [group.session(t, measure.pick) for t in range(group.session_count)]
 
 
 def page_environment(package: str) -> Environment:

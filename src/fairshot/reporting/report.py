@@ -55,21 +55,6 @@ class BenchmarkSection:
         return {group.label: method_id(index) for index, group in enumerate(self.groups)}
 
     @property
-    def published_rows(self) -> int:
-        """How many rows were published on this benchmark."""
-        return len(self.published)
-
-    @property
-    def overview_titles(self) -> dict[str, str]:
-        """The tables of the overview by their keys, and that of conditions."""
-        return {table.key: table.title for table in self.overview} | {"conditions": "Conditions"}
-
-    @property
-    def table_titles(self) -> dict[str, str]:
-        """The further tables by their keys."""
-        return {table.key: table.title for table in self.tables}
-
-    @property
     def has_namesake(self) -> bool:
         """Whether another section shows the pictures of another folder of the same name."""
         return self.name.startswith(f"{self.groups[0].benchmark} #")
@@ -117,9 +102,7 @@ def write_report(
     given = [Path(path) for path in paths]
     folders = find_runs(given)
     out = out or Path(os.path.commonpath([folder.absolute() for folder in folders])) / "report"
-    runs = without_repeats([read_run(folder) for folder in folders])
-    results = [run.result for run in runs if run.result is not None]
-    comparable = by_benchmark(ranked(group_results(in_main_order(results))))
+    runs, comparable = _read(folders)
     benchmarks = []
     for number, (name, groups) in enumerate(comparable.items(), 1):
         writer = FigureWriter(out, f"{number}-" if len(comparable) > 1 else "")
@@ -161,13 +144,19 @@ def write_benchmark(
 
 def report_tables(paths: Sequence[str | Path]) -> dict[str, list[Table]]:
     """Return the tables of the report of all runs found at the paths, by benchmark; nothing is written."""
-    runs = without_repeats([read_run(folder) for folder in find_runs([Path(path) for path in paths])])
-    results = [run.result for run in runs if run.result is not None]
+    runs, comparable = _read(find_runs([Path(path) for path in paths]))
     found = {}
-    for name, groups in by_benchmark(ranked(group_results(in_main_order(results)))).items():
+    for name, groups in comparable.items():
         overview, tables = _tables(groups, _alike(groups, runs))
         found[name] = [*overview, *tables]
     return found
+
+
+def _read(folders: Sequence[Path]) -> tuple[list[Run], dict[str, list[Group]]]:
+    """Return runs, each once, and groups of those that are finished, by benchmark."""
+    runs = without_repeats([read_run(folder) for folder in folders])
+    results = [run.result for run in runs if run.result is not None]
+    return runs, by_benchmark(ranked(group_results(in_main_order(results))))
 
 
 def _alike(groups: list[Group], runs: Sequence[Run]) -> list[Run]:

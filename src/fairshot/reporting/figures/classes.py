@@ -166,6 +166,7 @@ def _draw(given: FigureInput, writer: FigureWriter) -> list[ReportFigure]:
 
 
 SECTION = FigureSection(
+    1,
     "classes",
     "Classes",
     "Gain and loss of single classes",

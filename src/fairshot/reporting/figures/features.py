@@ -224,6 +224,7 @@ def _draw(given: FigureInput, writer: FigureWriter) -> list[ReportFigure]:
 
 
 SECTION = FigureSection(
+    3,
     "features",
     "Features",
     "Feature space",

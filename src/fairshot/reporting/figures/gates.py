@@ -39,10 +39,12 @@ def gates(trade_off: TradeOff, label: str) -> Figure:
 def chosen_gates(trade_off: TradeOff) -> list[tuple[str, ...]]:
     """Return the setting of each rule that pseudo-novel classes chose, and what it gives on test images."""
     return [
-        (rule.name, f"{point.setting:g}", *(f"{value:.2f}" for value in values))
-        for rule in trade_off.rules
-        for point in rule.points
-        for values in [(point.overall_avg, point.inc_avg, point.harmonic_mean_avg)]
+        (
+            point.rule,
+            f"{point.setting:g}",
+            *(f"{value:.2f}" for value in (point.overall_avg, point.inc_avg, point.harmonic_mean_avg)),
+        )
+        for point in trade_off.points
         if point.tuned
     ]
 
@@ -64,6 +66,7 @@ def _draw(given: FigureInput, writer: FigureWriter) -> list[ReportFigure]:
 
 
 SECTION = FigureSection(
+    2,
     "gates",
     "Trade-off",
     "Trade-off of the gates",

@@ -1,5 +1,12 @@
-"""Sections of the page that hold figures alone, in order. A new one is a file of its own, named here."""
+"""Sections of the page that hold figures alone: each file of this folder that has a `SECTION` brings one."""
 
-from fairshot.reporting.figures import classes, features, gates, training
+import importlib
+import pkgutil
 
-SECTIONS = (classes.SECTION, gates.SECTION, features.SECTION, training.SECTION)
+from fairshot.reporting import figures
+
+_NAMES = [file.name for file in pkgutil.iter_modules(figures.__path__) if file.name != "sections"]
+_FILES = [importlib.import_module(f"{figures.__name__}.{name}") for name in _NAMES]
+SECTIONS = sorted(
+    (file.SECTION for file in _FILES if hasattr(file, "SECTION")), key=lambda section: section.position
+)

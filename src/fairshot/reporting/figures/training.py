@@ -62,6 +62,7 @@ def _draw(given: FigureInput, writer: FigureWriter) -> list[ReportFigure]:
 
 
 SECTION = FigureSection(
+    4,
     "training",
     "Training",
     "Training",

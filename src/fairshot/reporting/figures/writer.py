@@ -84,6 +84,7 @@ Draw = Callable[[FigureInput, FigureWriter], list[ReportFigure]]
 class FigureSection:
     """A section of the page that holds figures; `absent` is said where none can be drawn."""
 
+    position: int  # among the sections of the page
     key: str
     link: str  # its short name in the navigation
     title: str
