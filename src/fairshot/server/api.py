@@ -27,10 +27,10 @@ from fairshot.server.schemas import (
     RenameRequest,
     TeachResponse,
     UnsureResponse,
-    data_url,
 )
 from fairshot.server.service import MOST_CANDIDATES, Service, Upload
 from fairshot.teaching.balance import balance
+from fairshot.teaching.photos import data_url
 
 MOST_EVENTS = 1000
 MOST_THUMBNAILS = 20

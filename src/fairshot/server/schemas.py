@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
@@ -11,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from fairshot.server.recent import Unsure
 from fairshot.teaching.event_log import Event
 from fairshot.teaching.learning_curve import ClassCurve, Verdict
+from fairshot.teaching.photos import data_url
 from fairshot.teaching.single_photos import StoredPhoto
 from fairshot.teaching.store import Prediction
 from fairshot.teaching.teach_report import TeachReport
@@ -236,9 +236,3 @@ class MoveRequest(PhotosRequest):
     """Photos of a class, and the class that they are put into, known or new."""
 
     into: str
-
-
-def data_url(image: bytes) -> str:
-    """Return a PNG or JPEG file as a data URL."""
-    kind = "png" if image.startswith(b"\x89PNG") else "jpeg"
-    return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"

@@ -18,7 +18,7 @@ from fairshot.models.presets import DEFAULT_PRESET, PRESETS
 from fairshot.progress import SILENT, Reporter
 from fairshot.teaching.background import background_of, no_background
 from fairshot.teaching.base_classifier import PhotoSpace, photo_classifier
-from fairshot.teaching.confidence import Confidence, Decisions, Prior, Trials
+from fairshot.teaching.confidence import Confidence, Prior, Trials
 from fairshot.teaching.creation import StoreSpec
 from fairshot.teaching.errors import NoBaseFolder
 from fairshot.teaching.network import Network
@@ -60,7 +60,8 @@ def from_backbone(
         return _with_base(network, space, base, origin, epochs, max_minutes, reporter)
     none = torch.zeros(0, *network.shape)
     classifier = photo_classifier(space, {"g": none, "g_tilde": none}, torch.zeros(0, dtype=torch.int64), 0)
-    return StoreSpec(network, classifier, confidence=_first_confidence(prior), origin=origin)
+    confidence = Confidence() if prior is None else prior.confidence(Trials.none(), classes=0)
+    return StoreSpec(network, classifier, confidence=confidence, origin=origin)
 
 
 def _background(settings: ModelSettings, network: Network) -> tuple[PhotoSpace, Prior | None]:
@@ -69,14 +70,6 @@ def _background(settings: ModelSettings, network: Network) -> tuple[PhotoSpace, 
     if found is None:
         return no_background(*network.shape), None
     return found.space(), found.settings.prior
-
-
-def _first_confidence(prior: Prior | None) -> Confidence:
-    """Return the confidence of a store that was taught nothing."""
-    if prior is None:
-        return Confidence()
-    nobody = torch.zeros(0, dtype=torch.bool)
-    return prior.confidence(Trials(Decisions.none(), nobody, torch.zeros(0), Decisions.none()), classes=0)
 
 
 def _origin_of_weights(settings: ModelSettings) -> dict[str, str]:

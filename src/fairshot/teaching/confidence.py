@@ -94,6 +94,11 @@ class Trials:
     unknown: Decisions
 
     @classmethod
+    def none(cls) -> Self:
+        """Return no answers."""
+        return cls(Decisions.none(), torch.zeros(0, dtype=torch.bool), torch.zeros(0), Decisions.none())
+
+    @classmethod
     def concatenate(cls, parts: list[Trials]) -> Self:
         """Put trials together; the known images of each part have the same weight together."""
         return cls(
@@ -231,7 +236,7 @@ class Prior(BaseModel):
             alone=Alone(known=single, threshold=_threshold(_both(single), alone, keep)),
         )
 
-    def confidence(self, trials: Trials, classes: int, keep: float = KEEP) -> Confidence:
+    def confidence(self, trials: Trials, classes: int) -> Confidence:
         """Return the confidence of a store of so many classes, with held-out images of its own, none perhaps.
 
         A single class leads over nothing, so that other weights hold; and if it is known, it is right.
@@ -240,17 +245,15 @@ class Prior(BaseModel):
             known, threshold = _both(self.alone.known), self.alone.threshold
             return Confidence(right=CERTAIN, known=known, threshold=threshold, source=self.source, prior=self)
         if not len(trials.unknown):  # images of known classes alone do not tell what is unknown
-            trials = Trials(Decisions.none(), trials.right[:0], trials.weights[:0], Decisions.none())
+            trials = Trials.none()
         both, is_known, shares = _known_and_unknown(trials)
         count = len(trials.known)
         known = self.known.moved(both, is_known, shares * 2 * count)
         right = self.right.moved(trials.known, trials.right, trials.weights)
-        threshold = self.threshold
+        threshold, source = self.threshold, self.source
         if count:
-            own = _threshold(known, trials, keep)
+            own = _threshold(known, trials, KEEP)
             threshold = (PRIOR_TRIALS * threshold + count * own) / (PRIOR_TRIALS + count)
-        source = self.source
-        if count:
             source += f", and {count} taught photos, each answered for without itself"
         return Confidence(right=right, known=known, threshold=threshold, source=source, prior=self)
 

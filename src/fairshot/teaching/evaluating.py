@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fairshot.benchmarks.images import is_image_name
-from fairshot.errors import UserError
 from fairshot.models.embedder import Features
 from fairshot.progress import SILENT, Reporter
+from fairshot.teaching.class_folders import class_folders
 from fairshot.teaching.confidence import ENOUGH, KEEP, Confidence
 from fairshot.teaching.errors import TooFewHeldOut, UnreadablePhotos
 from fairshot.teaching.held_out import trials_of
@@ -92,12 +91,9 @@ class LabelledFeatures:
 
 def read_folder(store: Store, folder: str | Path, reporter: Reporter = SILENT) -> LabelledFeatures:
     """Embed all images of a folder of classes."""
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise UserError(f"{folder} is not a folder; give one that holds a folder of images for each class")
-    paths = sorted(path for path in folder.glob("*/**/*") if is_image_name(path.name) and path.is_file())
-    if not paths:
-        raise UserError(f"{folder} holds no images; expected {folder}/<class>/<image>.jpg (or .png, ...)")
+    by_class = class_folders(Path(folder))
+    class_of = {path: normalize("NFC", name) for name, paths in by_class.items() for path in paths}
+    paths = list(class_of)
     names: list[str] = []
     files: list[Path] = []
     parts: list[Features] = []
@@ -112,11 +108,11 @@ def read_folder(store: Store, folder: str | Path, reporter: Reporter = SILENT) -
             else:
                 unreadable |= read.unreadable
                 parts.append(store.network.embed(read.pictures))
-                names += [normalize("NFC", path.relative_to(folder).parts[0]) for path in read.photos]
+                names += [class_of[path] for path in read.photos]
                 files += read.photos
             advance(len(some))
     if not names:
-        raise UserError(f"none of the {len(paths)} images in {folder} can be read")
+        raise UnreadablePhotos(unreadable)
     for path, reason in unreadable.items():
         reporter.say(f"skipped {path}: {reason}")
     features = {key: torch.cat([part[key] for part in parts]) for key in parts[0]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -14,7 +13,7 @@ from fairshot.reporting.page import page_environment, style_sheet
 from fairshot.teaching.errors import UnreadablePhotos
 from fairshot.teaching.evaluating import Evaluation
 from fairshot.teaching.mistakes import Confusion, Mistake, Mistakes
-from fairshot.teaching.photos import thumbnail
+from fairshot.teaching.photos import data_url, thumbnail
 from fairshot.teaching.store import Store
 
 MOST_PHOTOS = 240  # wrong photos on the page; a small version of each has at most some thousand bytes
@@ -74,7 +73,7 @@ def _shown(store: Store, mistakes: Mistakes) -> list[ShownConfusion]:
         room -= len(chosen)
         examples = [] if confusion.answered is None else store.thumbnails(confusion.answered, 2)
         photos = [ShownPhoto(url, each) for url, each in zip(_small(store, chosen), chosen, strict=True)]
-        shown.append(ShownConfusion(confusion, [_url(each) for each in examples], photos))
+        shown.append(ShownConfusion(confusion, list(map(data_url, examples)), photos))
     return shown
 
 
@@ -83,12 +82,7 @@ def _small(store: Store, mistakes: Sequence[Mistake]) -> list[str]:
     urls = []
     for mistake in mistakes:
         try:
-            urls.append(_url(thumbnail(store.read([mistake.file]).pictures[0])))
+            urls.append(data_url(thumbnail(store.read([mistake.file]).pictures[0])))
         except UnreadablePhotos:  # it was there a moment ago
             urls.append("")
     return urls
-
-
-def _url(image: bytes) -> str:
-    kind = "png" if image.startswith(b"\x89PNG") else "jpeg"
-    return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"

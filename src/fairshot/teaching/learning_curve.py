@@ -26,7 +26,7 @@ from fairshot.classifiers.dual import DualClassifier
 from fairshot.models.embedder import Features
 from fairshot.teaching.derived import Layout
 from fairshot.teaching.queries import Stored
-from fairshot.teaching.snapshot import Snapshot
+from fairshot.teaching.snapshot import Snapshot, labels_of
 
 SHOTS_PER_CLASS = 12
 MOST_SCORES = 20_000_000  # of those photos, over all classes
@@ -92,8 +92,7 @@ def read_shots(connection: sqlite3.Connection, layout: Layout, classes: int) -> 
 
 def learning_curves(snapshot: Snapshot, shots: Stored) -> Iterator[list[ClassCurve]]:
     """Give the curves of the classes that photos are given of, one class after another, some at a time."""
-    columns = {row.id: column for column, row in enumerate(snapshot.rows)}
-    labels = torch.tensor([columns[each] for each in shots.classes], dtype=torch.int64)
+    labels = labels_of(shots, snapshot.rows)
     for rows in _chunks(shots.classes):
         photos = {key: some[rows] for key, some in shots.features.items()}
         yield list(_curves(snapshot, photos, labels[rows]))

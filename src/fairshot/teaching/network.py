@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,6 +136,14 @@ def as_photos(pictures: Pictures, features: Features) -> list[Photo]:
     """Return pictures and their features as photos of a store."""
     both = zip(pictures, features["g"], features["g_tilde"], strict=True)
     return [Photo(fingerprint(picture), thumbnail(picture), g, tilde) for picture, g, tilde in both]
+
+
+def stacked(photos: Sequence[Photo]) -> Features:
+    """Return the features of photos, one after another."""
+    return {
+        "g": torch.stack([each.g for each in photos]),
+        "g_tilde": torch.stack([each.g_tilde for each in photos]),
+    }
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], header: BaseModel) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import math
@@ -118,8 +119,13 @@ def as_drawing(image: Bytes, side: int) -> Bytes:
 def _shrunk(image: Bytes, long_side: int) -> Bytes:
     """Shrink an image so that its longer side has so many pixels."""
     height, width = (max(side * long_side // max(image.shape[:2]), 1) for side in image.shape[:2])
-    flat = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
-    return np.asarray(flat.resize((width, height), Image.Resampling.BILINEAR)).reshape(height, width, -1)
+    return np.asarray(_as_image(image).resize((width, height), Image.Resampling.BILINEAR)).reshape(
+        height, width, -1
+    )
+
+
+def _as_image(picture: Bytes) -> Image.Image:
+    return Image.fromarray(picture[:, :, 0] if picture.shape[2] == 1 else picture)
 
 
 def fingerprint(picture: Bytes) -> bytes:
@@ -127,9 +133,15 @@ def fingerprint(picture: Bytes) -> bytes:
     return hashlib.sha256(repr(picture.shape).encode() + np.ascontiguousarray(picture).tobytes()).digest()
 
 
+def data_url(image: bytes) -> str:
+    """Return a PNG or JPEG file as an address that needs no file."""
+    kind = "png" if image.startswith(b"\x89PNG") else "jpeg"
+    return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
+
+
 def thumbnail(picture: Bytes) -> bytes:
     """Return a small PNG of a drawing, or a small JPEG of a photo."""
-    image = Image.fromarray(picture[:, :, 0] if picture.shape[2] == 1 else picture)
+    image = _as_image(picture)
     image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
     file = io.BytesIO()
     if image.mode == "L":

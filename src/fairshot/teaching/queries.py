@@ -16,7 +16,6 @@ if TYPE_CHECKING:  # torch takes seconds to import, and what lists and names cla
     from fairshot.teaching.derived import Layout
     from fairshot.teaching.network import Photo
 
-SHOWN_THUMBNAILS = 5
 # Of an image: that it counts for the prototype of its class.
 TAUGHT = "(SELECT class FROM base WHERE base.id = images.sample_of) IS NOT images.class"
 _NAMED = "images.class IN (SELECT id FROM classes WHERE name IS NOT NULL)"
@@ -98,16 +97,6 @@ def insert_image(
         (photo.sha256, owner, sample_of, *layout.image_blobs(photo), photo.thumbnail),
     )
     return cursor.lastrowid
-
-
-def thumbnails(connection: sqlite3.Connection, name: str, at_most: int = SHOWN_THUMBNAILS) -> list[bytes]:
-    """Return small images (PNG or JPEG) of a class, taught ones first."""
-    rows = connection.execute(
-        "SELECT thumbnail FROM images WHERE class = (SELECT id FROM classes WHERE name = ?) "
-        "ORDER BY sample_of IS NOT NULL, sha256 LIMIT ?",
-        (name, at_most),
-    )
-    return [row[0] for row in rows]
 
 
 def image_thumbnails(connection: sqlite3.Connection, images: Sequence[int]) -> list[bytes]:

@@ -59,10 +59,9 @@ class Records:
         with Store(self.folder) as store:
             return store.classes()
 
-    def thumbnails(self, name: str, at_most: int = queries.SHOWN_THUMBNAILS) -> list[bytes]:
-        """Return small images of a class."""
-        with self._reading:
-            return queries.thumbnails(self._reader, name, at_most)
+    def thumbnails(self, name: str, at_most: int = 5) -> list[bytes]:
+        """Return small images (PNG or JPEG) of a class, taught ones first."""
+        return [photo.thumbnail for photo in self.photos(name, at_most)]
 
     def photos(self, name: str, at_most: int = -1, skipped: int = 0) -> list[single_photos.StoredPhoto]:
         """Return the photos of a class, taught ones first, each with the id that `drop` and `move` take."""

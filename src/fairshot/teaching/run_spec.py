@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fairshot.benchmarks.doodles import SIDE
 from fairshot.benchmarks.pictures import Pictures
-from fairshot.benchmarks.stream import LabelledPictures, Session, Stream
+from fairshot.benchmarks.stream import LabelledPictures, Stream
 from fairshot.classifiers.dual import DualClassifier, PrototypeSettings
 from fairshot.errors import UserError
 from fairshot.evaluation.base_session import trained_method
@@ -38,7 +38,7 @@ from fairshot.teaching.confidence import Confidence, Trials
 from fairshot.teaching.creation import StoreSpec
 from fairshot.teaching.errors import RunImagesMissing, RunWithoutWeights, UnsupportedRun
 from fairshot.teaching.held_out import leave_one_out, trials_of
-from fairshot.teaching.network import Network, Photo, as_photos
+from fairshot.teaching.network import Network, Photo, as_photos, stacked
 
 SAMPLES = 10  # training images per base class that a store keeps
 
@@ -168,8 +168,8 @@ def _fit_confidence(
     answered for without itself. They are asked about after each session, so that confidence follows the
     number of classes. Base and taught classes weigh the same.
     """
-    base = stream.base.test
-    halves = [_of_class(base, label, (_count(base, label) + 1) // 2) for label in stream.base.classes]
+    base, counts = stream.base.test, np.bincount(stream.base.test.labels, minlength=stream.base_classes)
+    halves = [_of_class(base, label, (counts[label] + 1) // 2) for label in stream.base.classes]
     labels = torch.tensor([label for label, half in enumerate(halves) for _ in half])
     features = spec.network.embed(Pictures.concatenate(halves), reporter)
     classifier = _whitened_by_samples(spec)
@@ -178,7 +178,7 @@ def _fit_confidence(
     met_labels: list[Tensor] = []
     with reporter.track("fitting confidence", len(shots)) as advance:
         for session, new in zip(stream.sessions[1:], shots, strict=True):
-            met, met_labels = [*met, new], [*met_labels, _labels(session)]
+            met, met_labels = [*met, new], [*met_labels, torch.from_numpy(session.train.labels)]
             classifier = classifier.extend(new, met_labels[-1])
             trials.append(trials_of(classifier, features, labels))
             trials.append(_left_out(classifier, met, torch.cat(met_labels)))
@@ -198,8 +198,7 @@ def _whitened_by_samples(spec: StoreSpec) -> DualClassifier:
     if not kept:
         return spec.classifier
     labels = torch.tensor([label for label, _ in kept])
-    photos = {name: torch.stack([getattr(photo, name) for _, photo in kept]) for name in ("g", "g_tilde")}
-    return whitened_by_photos(spec.classifier, photos, labels)
+    return whitened_by_photos(spec.classifier, stacked([photo for _, photo in kept]), labels)
 
 
 def _left_out(classifier: DualClassifier, shots: Sequence[Features], labels: Tensor) -> Trials:
@@ -207,14 +206,6 @@ def _left_out(classifier: DualClassifier, shots: Sequence[Features], labels: Ten
     chosen = classifier.counts[labels] > 1
     photos = {name: torch.cat([each[name] for each in shots])[chosen] for name in ("g", "g_tilde")}
     return leave_one_out(classifier, photos, labels[chosen])
-
-
-def _labels(session: Session) -> Tensor:
-    return torch.from_numpy(session.train.labels)
-
-
-def _count(images: LabelledPictures, label: int) -> int:
-    return int((images.labels == label).sum())
 
 
 def _of_class(images: LabelledPictures, label: int, at_most: int) -> Pictures:

@@ -21,9 +21,7 @@ class StoredPhoto:
     thumbnail: bytes  # PNG or JPEG
 
 
-def class_photos(
-    connection: sqlite3.Connection, name: str, at_most: int = -1, skipped: int = 0
-) -> list[StoredPhoto]:
+def class_photos(connection: sqlite3.Connection, name: str, at_most: int, skipped: int) -> list[StoredPhoto]:
     """Return the photos of a class, taught ones first; none of a class that does not exist."""
     rows = connection.execute(
         f"SELECT id, {TAUGHT} AS taught, thumbnail FROM images WHERE class = "  # noqa: S608 - our condition

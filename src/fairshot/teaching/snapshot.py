@@ -23,7 +23,7 @@ from fairshot.teaching.confidence import Confidence
 from fairshot.teaching.database import read_transaction
 from fairshot.teaching.derived import Layout, read_delta
 from fairshot.teaching.event_log import last_event
-from fairshot.teaching.queries import TAUGHT, repeated_images
+from fairshot.teaching.queries import TAUGHT, Stored, repeated_images
 
 _BASE = """
 SELECT c.id, c.name, base.id - 1 FROM base JOIN classes c ON c.id = base.class
@@ -107,9 +107,13 @@ def _with_shot_covariance(
     if not shot_covariance(classifier):  # then none are read
         return classifier
     stored = repeated_images(connection, layout, MOST_WHITENING)
+    return whitened_by_photos(classifier, stored.features, labels_of(stored, rows))
+
+
+def labels_of(stored: Stored, rows: Sequence[ClassRow]) -> Tensor:
+    """Return the classes of stored images by their positions among the rows of a snapshot (N,)."""
     columns = {row.id: column for column, row in enumerate(rows)}
-    labels = torch.tensor([columns[each] for each in stored.classes], dtype=torch.int64)
-    return whitened_by_photos(classifier, stored.features, labels)
+    return torch.tensor([columns[each] for each in stored.classes], dtype=torch.int64)
 
 
 def _with_photos(

@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-import torch
-
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.errors import CannotWrite, UserError
 from fairshot.models.embedder import Features
@@ -42,7 +40,7 @@ from fairshot.teaching.names import UNKNOWN, checked_name
 from fairshot.teaching.network import EMBEDDER, Network, Photo
 from fairshot.teaching.photos import ReadPhotos
 from fairshot.teaching.records import Records
-from fairshot.teaching.snapshot import Snapshot, read_snapshot
+from fairshot.teaching.snapshot import Snapshot, labels_of, read_snapshot
 from fairshot.teaching.teach_report import (
     TeachReport,
     answers,
@@ -182,9 +180,7 @@ class Store(Records):
         """Answer for a fair sample of the photos of those taught classes that have at least two."""
         at_most = min(MOST_PHOTOS, MOST_SCORES // max(len(snapshot.rows), 1))
         photos = queries.repeated_photos(connection, self.layout, at_most)
-        labels = {row.id: label for label, row in enumerate(snapshot.rows)}
-        chosen = torch.tensor([labels[each] for each in photos.classes], dtype=torch.int64)
-        return leave_one_out(snapshot.classifier, photos.features, chosen)
+        return leave_one_out(snapshot.classifier, photos.features, labels_of(photos, snapshot.rows))
 
     def learning_curves(self) -> list[ClassCurve]:
         """Estimate how often taught classes are answered right at 1, 2, ... photos, the worst class first."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fairshot.classifiers.similarity import similarity
-from fairshot.teaching.network import Photo
+from fairshot.teaching.network import Photo, stacked
 from fairshot.teaching.queries import Stored
 from fairshot.teaching.snapshot import Snapshot
 
@@ -110,8 +110,7 @@ def mistaken_photos(
     snapshot: Snapshot, photos: Sequence[Photo], class_id: int
 ) -> tuple[tuple[str, int], ...]:
     """Count the photos of a class that a snapshot answers with another class, the most frequent one first."""
-    features = {kind: torch.stack([getattr(photo, kind) for photo in photos]) for kind in ("g", "g_tilde")}
-    found = answers(snapshot, Stored([], [], features)).tolist()
+    found = answers(snapshot, Stored([], [], stacked(photos))).tolist()
     names = {row.id: row.name for row in snapshot.rows}
     return tuple(Counter(names[each] for each in found if each != class_id).most_common())
 
