@@ -8,7 +8,7 @@ from fairshot.errors import UserError
 from fairshot.speed.data import generated_photographs, measure_data
 
 
-def test_each_way_of_reading_is_measured_and_the_own_cache_left_alone(tmp_path, monkeypatch):
+def test_each_reader_is_measured_and_the_own_cache_left_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("FAIRSHOT_CACHE", str(tmp_path / "own"))
     files = generated_photographs(tmp_path, 12)
     assert 60_000 < np.mean([file.stat().st_size for file in files]) < 120_000

@@ -54,7 +54,7 @@ from fairshot.progress import SILENT, Reporter
 from fairshot.teaching import export_archive, import_archive
 from fairshot.teaching.database import DATABASE
 from fairshot.teaching.errors import RunWithoutWeights
-from fairshot.teaching.folders import check_free, new_folder
+from fairshot.teaching.folders import new_folder
 from fairshot.tensor_files import check_tensors
 
 Kind = Literal["run", "store"]
@@ -130,22 +130,17 @@ def push(
 def pull(repo: str, folder: str | Path, *, endpoint: str | None = None, reporter: Reporter = SILENT) -> Kind:
     """Pull a run or a store into a new folder, whole or not at all; return which of them it is."""
     folder, endpoint = Path(folder), endpoint or defaults.ENDPOINT
-    check_free(folder)
     with new_folder(folder) as temporary, tempfile.TemporaryDirectory(dir=temporary) as download:
         manifest = _download(HfApi(endpoint=endpoint), repo, Path(download), endpoint, reporter)
         if manifest.kind == "store":
             import_archive(Path(download) / ARCHIVE, Path(download) / "store")
-            _move(Path(download) / "store", temporary)
+            pulled = list((Path(download) / "store").iterdir())
         else:
             _check_run(repo, Path(download), manifest)
-            for name in manifest.files:
-                (Path(download) / name).rename(temporary / name)
+            pulled = [Path(download) / name for name in manifest.files]
+        for path in pulled:
+            path.rename(temporary / path.name)
     return manifest.kind
-
-
-def _move(source: Path, target: Path) -> None:
-    for path in source.iterdir():
-        path.rename(target / path.name)
 
 
 def _stage(source: Path, target: Path, repo: str, licence: str | None) -> str:
@@ -247,17 +242,23 @@ def _insist(call: Callable[[], Answer], reporter: Reporter) -> Answer:
     raise AssertionError
 
 
-def _may_recover(problem: BaseException | None) -> bool:
-    """Whether an error, or what it was raised from, is that of a server or a connection that failed."""
+def _may_recover(problem: BaseException) -> bool:
+    """Whether an error is that of a server or a connection that failed."""
+    if (answer := _http_error(problem)) is not None:
+        return answer.response.status_code in LATER
+    return not _offline(problem) and any(map(_is_transport_error, _causes(problem)))
+
+
+def _causes(problem: BaseException | None) -> Iterator[BaseException]:
+    """Go through an error and what it was raised from."""
     while problem is not None:
-        if isinstance(problem, hub_errors.HfHubHTTPError):
-            return problem.response.status_code in LATER
-        if isinstance(problem, hub_errors.OfflineModeIsEnabled):
-            return False
-        if _is_transport_error(problem):
-            return True
+        yield problem
         problem = problem.__cause__
-    return False
+
+
+def _http_error(problem: BaseException) -> hub_errors.HfHubHTTPError | None:
+    """Return the hub's answer with a status that an error was raised from, if it was."""
+    return next((each for each in _causes(problem) if isinstance(each, hub_errors.HfHubHTTPError)), None)
 
 
 def _is_transport_error(problem: BaseException) -> bool:
@@ -265,19 +266,16 @@ def _is_transport_error(problem: BaseException) -> bool:
     return any(kind.__name__ in ("TransportError", "ConnectionError") for kind in type(problem).__mro__)
 
 
-def _offline(problem: BaseException | None) -> bool:
+def _offline(problem: BaseException) -> bool:
     """Whether the user has set the hub's library offline."""
-    while problem is not None and not isinstance(problem, hub_errors.OfflineModeIsEnabled):
-        problem = problem.__cause__
-    return problem is not None
+    return any(isinstance(each, hub_errors.OfflineModeIsEnabled) for each in _causes(problem))
 
 
 def _reason(problem: BaseException) -> str:
-    while problem.__cause__ is not None and not isinstance(problem, hub_errors.HfHubHTTPError):
-        problem = problem.__cause__
-    if isinstance(problem, hub_errors.HfHubHTTPError):
-        return f"status {problem.response.status_code}"
-    return str(problem).partition("\n")[0] or type(problem).__name__
+    if (answer := _http_error(problem)) is not None:
+        return f"status {answer.response.status_code}"
+    *_, first = _causes(problem)
+    return str(first).partition("\n")[0] or type(first).__name__
 
 
 @contextmanager
@@ -301,14 +299,12 @@ def _hub_errors(repo: str, endpoint: str) -> Iterator[None]:
     except hub_errors.HFValidationError as problem:
         raise BadRepoName(repo, str(problem).partition("\n")[0]) from None
     except Exception as problem:
-        cause: BaseException | None = problem
-        while cause is not None and not isinstance(cause, hub_errors.HfHubHTTPError):
-            cause = cause.__cause__
+        answer = _http_error(problem)
         # the public hub answers 401 for what is not there, to those who have not logged in
-        if cause is not None and cause.response.headers.get("X-Error-Code") == "RepoNotFound":
+        if answer is not None and answer.response.headers.get("X-Error-Code") == "RepoNotFound":
             raise RepoMissing(repo, endpoint) from problem
-        if cause is not None and cause.response.status_code in (401, 403):
-            raise HubRefused(repo, endpoint, cause.response.status_code) from problem
-        if cause is not None or _may_recover(problem) or _offline(problem):
+        if answer is not None and answer.response.status_code in (401, 403):
+            raise HubRefused(repo, endpoint, answer.response.status_code) from problem
+        if answer is not None or _may_recover(problem) or _offline(problem):
             raise HubUnreachable(endpoint, _reason(problem)) from problem
         raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import timeit
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -146,12 +146,7 @@ def fit_alone(values: Floats, components: int, start: Floats | None = None) -> B
 
 
 def _best(work: Callable[[], None], repeats: int) -> float:
-    seconds = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - began)
-    return min(seconds)
+    return min(timeit.repeat(work, number=1, repeat=repeats))
 
 
 def _difference(ours: Mixtures, theirs: Sequence[BayesianGaussianMixture]) -> float:

@@ -133,10 +133,6 @@ class Taught:
         trials = leave_one_out(classifier, as_features(g), labels)
         return cls(classifier, background.settings.prior.confidence(trials, classifier.classes))
 
-    def scores(self, g: Tensor) -> Tensor:
-        """Return the scores of photos (N, C)."""
-        return self.classifier.decide(as_features(g)).scores
-
     def judge(self, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the answers, confidence and p_known of photos (N,)."""
         features = as_features(g)
@@ -163,15 +159,15 @@ def photo_features(
     classes: Sequence[int],
     each: int = EACH,
     root: Path | None = None,
-    preset: str = DEFAULT_PRESET,
     reporter: Reporter = SILENT,
 ) -> PhotoFeatures:
     """Embed so many photos of each class, or read their features from the cache of an earlier run."""
     files, labels = _chosen_files(dataset, classes, each, data_folder(root))
-    settings = model_settings(preset).pinned()
+    settings = model_settings(DEFAULT_PRESET).pinned()
     names = "\n".join(f"{file.parent.name}/{file.name}" for file in files)
     key = hashlib.sha256(f"{settings.model_dump_json()}\n{names}".encode()).hexdigest()[:32]
-    cached = platformdirs.user_cache_path("fairshot") / "features" / f"{preset}-{dataset}-{key}.safetensors"
+    name = f"{DEFAULT_PRESET}-{dataset}-{key}.safetensors"
+    cached = platformdirs.user_cache_path("fairshot") / "features" / name
     if cached.is_file():
         with suppress(UserError):  # it is damaged
             return PhotoFeatures(read_tensors(cached)["g"], labels)
@@ -245,10 +241,10 @@ STORE = "store"
 
 
 def measure_accuracy(
-    sets: dict[str, PhotoFeatures], draws: int, preset: str = DEFAULT_PRESET, reporter: Reporter = SILENT
+    sets: dict[str, PhotoFeatures], draws: int, reporter: Reporter = SILENT
 ) -> list[AccuracyRow]:
     """Measure all classifiers on the same draws."""
-    background = _background(preset)
+    background = _background()
     rows = []
     for task in TASKS:
         found: dict[str, list[float]] = {name: [] for name in (*OTHERS, STORE)}
@@ -262,8 +258,7 @@ def measure_accuracy(
                 for name, classify in OTHERS.items():
                     answers = classify(photos.g[shots], labels, photos.g[asked])
                     found[name].append(float((answers == truth).double().mean()))
-                taught = Taught.by(background, photos.g[shots], labels)
-                answers = taught.scores(photos.g[asked]).argmax(1)
+                answers, _, _ = Taught.by(background, photos.g[shots], labels).judge(photos.g[asked])
                 found[STORE].append(float((answers == truth).double().mean()))
                 advance()
         rows.append(_accuracy_row(task.title, draws, found))
@@ -282,14 +277,14 @@ def _accuracy_row(title: str, draws: int, found: dict[str, list[float]]) -> Accu
 
 
 def measure_unknown(
-    sets: dict[str, PhotoFeatures], draws: int, preset: str = DEFAULT_PRESET, reporter: Reporter = SILENT
+    sets: dict[str, PhotoFeatures], draws: int, reporter: Reporter = SILENT
 ) -> list[UnknownRow]:
     """Measure how foreign photos are told from own ones.
 
     Of birds: the other species among 101 to 200, which are near relatives (sparrows, warblers); those from 1
     to 100, on which confidence was chosen; all that are not taught; and everyday things.
     """
-    background = _background(preset)
+    background = _background()
     parts = (sets[BIRDS], sets[MORE_BIRDS])
     every = PhotoFeatures(
         torch.cat([part.g for part in parts]), np.concatenate([part.labels for part in parts])
@@ -372,10 +367,9 @@ def _unknown_row(taught: str, foreign: str, size: int, judged: Sequence[Judged])
     )
 
 
-def _background(preset: str) -> Background:
-    background = background_of(preset)
-    if background is None:
-        raise UserError(f"no statistics of {preset} come with fairshot; expected {DEFAULT_PRESET}")
+def _background() -> Background:
+    background = background_of(DEFAULT_PRESET)
+    assert background is not None  # it comes with fairshot
     return background
 
 

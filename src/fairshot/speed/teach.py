@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import statistics
 import tempfile
-import time
+import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,11 +75,7 @@ def measure_store(
 
 
 def _timed(what: str, action: Callable[[], object], repeats: int, limit: float) -> Timing:
-    seconds = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        action()
-        seconds.append(time.perf_counter() - began)
+    seconds = timeit.repeat(action, number=1, repeat=repeats)
     return Timing(what, statistics.median(seconds), max(seconds), limit)
 
 

@@ -36,6 +36,7 @@ from fairshot.training.loop import Objective, Trainer
 from fairshot.training.views import ViewSettings
 
 Batch = tuple[Tensor, Tensor, Tensor]  # two views of some pictures, and their labels
+FEW_IMAGES = 4  # whose work is counted
 WORKERS = min(16, os.cpu_count() or 1)  # of the plain DataLoader
 
 
@@ -110,7 +111,7 @@ def base_objective(recipe: Recipe, classes: int, channels: int) -> Objective:
     return method.objective()
 
 
-def network_work(objective: Objective, batch: int = 4) -> tuple[float, float]:
+def network_work(objective: Objective) -> tuple[float, float]:
     """Return how many images the network sees per source image, and the operations per image it sees.
 
     It sees views, fusions and flips; the floating-point operations are those of forward and backward.
@@ -119,13 +120,13 @@ def network_work(objective: Objective, batch: int = 4) -> tuple[float, float]:
     first = next(module for module in embedder.modules() if isinstance(module, nn.Conv2d))
     seen: list[int] = []
     hook = first.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
-    rows, size = batch + objective.neighbours, embedder.settings.size
+    rows, size = FEW_IMAGES + objective.neighbours, embedder.settings.size
     sizes = [objective.view_size(index, size) for index in range(objective.views)]
     views = [torch.rand(rows, embedder.channels, side, side) for side in sizes]
     with FlopCounterMode(display=False) as counter:
         objective(views, torch.arange(rows) % 2, torch.rand(rows, objective.noise)).backward()
     hook.remove()
-    return sum(seen) // batch, counter.get_total_flops() / sum(seen)
+    return sum(seen) // FEW_IMAGES, counter.get_total_flops() / sum(seen)
 
 
 def _train(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,13 +19,18 @@ class Version(NamedTuple):
     size: int
     changed: int  # nanoseconds since 1970
 
+    @classmethod
+    def of(cls, status: os.stat_result) -> Version:
+        """Return the version of a file by its status."""
+        return cls(status.st_size, status.st_mtime_ns)
+
 
 @dataclass(frozen=True)
 class Capture:
     """A picture of a source, or the reason why it cannot be read."""
 
     image: str  # the file, relative to the folder watched; or which frame of a stream
-    id: str  # the same for the same file in the same version, so that nobody need hear of it twice
+    id: str  # the same for the same file in the same version, so that a receiver can tell a repetition
     picture: Bytes | None  # prepared for the embedder of a store
     problem: str = ""
     path: Path | None = None  # of a file

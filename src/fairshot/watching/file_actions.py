@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 
 from fairshot.files import PARTIAL, write_atomically
 from fairshot.teaching.names import UNKNOWN, folder_name
-from fairshot.watching.capture import Capture
+from fairshot.watching.capture import Capture, Version
 from fairshot.watching.journal import Journal
 from fairshot.watching.receivers import Record, Refused, Unreachable
 
@@ -51,13 +51,13 @@ class FileActions:
         given, image, size, changed, answer = json.loads(message)
         path = Path(given)
         try:
-            status = path.stat()
+            version = Version.of(path.stat())
         except FileNotFoundError:
             self.journal.forget_file(image)
             return
         except OSError as problem:
             raise Unreachable(str(problem)) from None
-        if (status.st_size, status.st_mtime_ns) != (size, changed):
+        if version != (size, changed):
             return
         try:
             foreign = self.tag and not write_sidecar(path, answer)

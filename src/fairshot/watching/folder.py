@@ -98,8 +98,7 @@ class FolderSource:
                     continue
                 if not stat.S_ISREG(status.st_mode):  # reading a pipe would wait for ever
                     continue
-                image = os.path.relpath(path, self.folder)
-                version = Version(status.st_size, status.st_mtime_ns)
+                image, version = os.path.relpath(path, self.folder), Version.of(status)
                 if not self.journal.is_answered(image, version):
                     yield image, version
 
@@ -139,14 +138,9 @@ class FolderSource:
                 return None
             reason = str(problem).removeprefix(f"{path}: ")
             return Capture(as_text(image), id, None, reason, path, version)
-        if _version(path) != version:  # it was written meanwhile, and is not answered for as it was
+        try:
+            unchanged = Version.of(path.stat()) == version
+        except OSError:  # it has just been moved or removed
             return None
-        return Capture(as_text(image), id, picture, "", path, version)
-
-
-def _version(path: Path) -> Version | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return Version(status.st_size, status.st_mtime_ns)
+        # what was written meanwhile is not answered for as it was
+        return Capture(as_text(image), id, picture, "", path, version) if unchanged else None

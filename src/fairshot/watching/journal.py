@@ -1,7 +1,7 @@
-"""The journal of a watch: which files are answered, and which answers others must still hear.
+"""The journal of a watch: which files are answered, and which answers are still to be sent.
 
-Both are written in one transaction, so that a watch that is killed goes on where it was: an answer is told
-at least once, and twice only if the watch was killed while telling it.
+Both are written in one transaction, so that a watch that is killed goes on where it was: an answer is sent
+at least once, and twice only if the watch was killed while sending it.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Journal:
                         )
 
     def next_message(self, receiver: str) -> tuple[int, str] | None:
-        """Return the oldest message that a receiver must still hear."""
+        """Return the oldest message that waits for a receiver."""
         with self._lock, self._errors():
             row: tuple[int, str] | None = self._connection.execute(
                 "SELECT id, message FROM waiting WHERE receiver = ? ORDER BY id LIMIT 1", (receiver,)
@@ -98,7 +98,7 @@ class Journal:
         return row
 
     def remove_message(self, message: int) -> None:
-        """Note that a message was heard."""
+        """Remove a message that was delivered."""
         with self._lock, self._errors():
             self._connection.execute("DELETE FROM waiting WHERE id = ?", (message,))
 

@@ -28,7 +28,7 @@ UNKNOWN_IF_NONE = "{{ value_json.answer if value_json.answer else 'unknown' }}"
 class Mqtt:
     """A broker, by its address `mqtt://USER:PASSWORD@HOST:PORT/TOPIC`, all but the host optional.
 
-    Answers go to TOPIC/NAME/answer, retained, so that a subscriber that comes later hears the last one. The
+    Answers go to TOPIC/NAME/answer, retained, so that a subscriber that comes later gets the last one. The
     client connects again by itself, and tells the broker how to be found and that it is there each time.
     """
 

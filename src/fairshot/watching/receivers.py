@@ -1,4 +1,4 @@
-"""Receivers of answers, and the threads that tell them: again and again, until they have heard."""
+"""Receivers of answers, and the threads that send them messages: again, until they are delivered."""
 
 from __future__ import annotations
 

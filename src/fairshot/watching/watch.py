@@ -30,8 +30,8 @@ def watch(
 ) -> None:
     """Answer for the pictures of a source until it ends or `stop` is set.
 
-    Each record is given to `emit` first. Then the journal keeps that the picture is answered and what the
-    receivers must hear; what they could not be told is told by the next watch with this journal.
+    Each record is given to `emit` first. Then the journal keeps that the picture is answered, and the
+    messages to receivers; those that could not be delivered, the next watch with this journal delivers.
     """
     if not store.snapshot().rows:
         raise NoClasses
