@@ -288,7 +288,10 @@ class ExtraMissing(UserError):
     extra: str  # of fairshot, which brings the package
 
     def __str__(self) -> str:
-        return f"{self.what} needs a package that is not installed: pip install 'fairshot[{self.extra}]'"
+        return (
+            f"{self.what} needs a package that is not installed: make install in a checkout of fairshot, or "
+            f"else pip install 'fairshot[{self.extra}]'"
+        )
 
 
 class NoGPU(UserError):

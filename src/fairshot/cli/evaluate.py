@@ -17,41 +17,48 @@ if TYPE_CHECKING:
     from fairshot.teaching.mistakes import Mistakes
 
 
+Folder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FOLDER", help="One sub-folder per class; what lies in those of other names is unknown."
+    ),
+]
+Reject = Annotated[
+    float | None,
+    typer.Option(
+        help="Share of the images to leave out, those it is least sure of; a tenth if not given.",
+        min=0,
+        max=0.99,
+    ),
+]
+ChooseThreshold = Annotated[
+    bool,
+    typer.Option(
+        "--choose-threshold",
+        help="Choose confidence and threshold on every second image, and measure on the others.",
+    ),
+]
+Keep = Annotated[
+    float | None,
+    typer.Option(
+        help="With --choose-threshold: share of known images to answer; nine tenths if not given.",
+        min=0.01,
+        max=1,
+    ),
+]
+Page = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write a page of all figures with the wrong photos, page.html."),
+]
+
+
 def evaluate_command(
     store: StoreFolder,
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FOLDER", help="One sub-folder per class; what lies in those of other names is unknown."
-        ),
-    ],
-    reject: Annotated[
-        float | None,
-        typer.Option(
-            help="Share of the images to leave out, those it is least sure of; a tenth if not given.",
-            min=0,
-            max=0.99,
-        ),
-    ] = None,
-    choose_threshold: Annotated[
-        bool,
-        typer.Option(
-            "--choose-threshold",
-            help="Choose confidence and threshold on every second image, and measure on the others.",
-        ),
-    ] = False,
-    keep: Annotated[
-        float | None,
-        typer.Option(
-            help="With --choose-threshold: share of known images to answer; nine tenths if not given.",
-            min=0.01,
-            max=1,
-        ),
-    ] = None,
-    page: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a page of all figures with the wrong photos, page.html."),
-    ] = None,
+    folder: Folder,
+    reject: Reject = None,
+    choose_threshold: ChooseThreshold = False,
+    keep: Keep = None,
+    page: Page = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure accuracy, balance, confidence and the finding of unknown things on a folder of images.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -101,12 +102,11 @@ def new_command(
         raise UserError("give either --from RUN or --backbone NAME")
     if weights is not None and run is None and backbone is None:
         raise UserError("--weights goes with --backbone, which says of which network they are")
-    with_run = {"--data": data, "--without-images": without_images, "--sessions": sessions is not None}
-    with_backbone = {"--weights": weights, "--base": base}
-    wrong = next((option for option, given in (with_backbone if run else with_run).items() if given), None)
-    if wrong:
-        given_ = "--from was given" if run else "--from was not given"
-        raise UserError(f"{wrong} goes with {'--backbone' if run else '--from'}, and {given_}")
+    if run is not None:
+        _refuse("--backbone", {"--weights": weights, "--base": base}, "--from was given")
+    else:
+        of_run = {"--data": data, "--without-images": without_images, "--sessions": sessions is not None}
+        _refuse("--from", of_run, "--from was not given")
     if without_images and (data or sessions):
         raise UserError(f"give either {'--data' if data else '--sessions'} or --without-images")
     teaching.check_free(store)
@@ -132,6 +132,13 @@ def new_command(
         if not count:
             named = shlex.quote(str(store))
             say(f"to teach it: fairshot teach {named} PHOTOS, a folder with a sub-folder for each class")
+
+
+def _refuse(needed: str, options: Mapping[str, object], reason: str) -> None:
+    """Refuse the first option that was given, because it goes with another one."""
+    for option, value in options.items():
+        if value:
+            raise UserError(f"{option} goes with {needed}, and {reason}")
 
 
 def _say_method(spec: teaching.StoreSpec) -> None:

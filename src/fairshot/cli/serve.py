@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fairshot import teaching
 from fairshot.cli.console import say
-from fairshot.errors import UserError
+from fairshot.cli.stores import StoreFolder
+from fairshot.errors import ExtraMissing
 
 TOKEN_VARIABLE = "FAIRSHOT_TOKEN"  # noqa: S105 - the name of a variable, no token
 
 
 def serve_command(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="The folder of the store.")],
+    store: StoreFolder,
     host: Annotated[
         str, typer.Option(help="Address; any but this machine's own needs a token.")
     ] = "127.0.0.1",
@@ -36,11 +36,8 @@ def serve_command(
     """
     try:
         from fairshot.server.serving import choose_token, listen, serve
-    except ImportError as problem:
-        raise UserError(
-            f"the server needs more packages ({problem.name} is missing): make install in a checkout of "
-            "fairshot, or else pip install 'fairshot[serve]'"
-        ) from None
+    except ImportError:
+        raise ExtraMissing("the server", "serve") from None
     with teaching.Store(store) as opened:
         given = os.environ.get(TOKEN_VARIABLE)
         token = choose_token(host, given)

@@ -17,40 +17,44 @@ if TYPE_CHECKING:
     from fairshot.studies import TradeOff
 
 
+Runs = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="RUN",
+        help="A finished run of SSS, or of another method whose classes are prototypes: its features are "
+        "used. Several runs, or folders of runs, one after the other.",
+    ),
+]
+Pseudo = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of the training on pseudo-novel classes; runs of several seeds may share one. "
+        "RUN/pseudo-novel if not given. With several runs it holds a folder per method, which its seeds "
+        "share; pseudo-novel beside the runs if not given."
+    ),
+]
+Draws = Annotated[
+    int | None, typer.Option(min=1, help="Draws of sessions, shots and test images; ten if not given.")
+]
+Splits = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Splits into base and pseudo-novel classes, one training each; their mean decides. One if not "
+        "given.",
+    ),
+]
+Mirror = Annotated[bool, typer.Option("--mirror", help="Average features with those of mirror images.")]
+
+
 def tradeoff_command(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUN",
-            help="A finished run of SSS, or of another method whose classes are prototypes: its features "
-            "are used. Several runs, or folders of runs, one after the other.",
-        ),
-    ],
-    pseudo: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of the training on pseudo-novel classes; runs of several seeds may share one. "
-            "RUN/pseudo-novel if not given. With several runs it holds a folder per method, which its seeds "
-            "share; pseudo-novel beside the runs if not given."
-        ),
-    ] = None,
+    runs: Runs,
+    pseudo: Pseudo = None,
     novel: Novel = None,
     held_out: HeldOut = None,
-    draws: Annotated[
-        int | None,
-        typer.Option(min=1, help="Draws of sessions, shots and test images; ten if not given."),
-    ] = None,
-    splits: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Splits into base and pseudo-novel classes, one training each; their mean decides. One if "
-            "not given.",
-        ),
-    ] = None,
-    mirror: Annotated[
-        bool, typer.Option("--mirror", help="Average features with those of mirror images.")
-    ] = False,
+    draws: Draws = None,
+    splits: Splits = None,
+    mirror: Mirror = False,
     device: Device = "auto",
     data: Data = None,
     root: Root = None,

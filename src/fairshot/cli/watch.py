@@ -15,7 +15,8 @@ import typer
 
 from fairshot import teaching
 from fairshot.cli.console import ConsoleReporter, print_message
-from fairshot.errors import UserError
+from fairshot.cli.stores import StoreFolder
+from fairshot.errors import ExtraMissing, UserError
 
 if TYPE_CHECKING:
     from fairshot.watching.capture import Prepare, Source
@@ -25,61 +26,70 @@ if TYPE_CHECKING:
 PASSWORD_VARIABLE = "FAIRSHOT_MQTT_PASSWORD"  # noqa: S105 - the name of a variable, no password
 
 
+SourceName = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="A folder into which photos come, the number of a camera, the address of a stream (rtsp://..., "
+        "http://...) or a video file.",
+    ),
+]
+Every = Annotated[
+    float,
+    typer.Option(
+        min=0.05, help="Seconds between frames of a camera or video; a file must be unchanged for as long."
+    ),
+]
+Change = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        max=1,
+        help="Share of a frame that must have changed since the last answer; 0: ask about every frame.",
+    ),
+]
+Once = Annotated[bool, typer.Option("--once", help="With a folder: answer what is there, and end.")]
+Move = Annotated[
+    Path | None, typer.Option(metavar="FOLDER", help="Move each answered file to FOLDER/<class>/.")
+]
+Tag = Annotated[
+    bool, typer.Option("--tag", help="Write the class as a keyword beside each file, to FILE.xmp.")
+]
+WebhookUrl = Annotated[
+    str | None, typer.Option(metavar="URL", help="Post each answer as JSON to this address.")
+]
+MqttUrl = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Publish each answer to the broker mqtt://USER@HOST:PORT/TOPIC, for Home Assistant to find; "
+        f"its password may be in the variable {PASSWORD_VARIABLE}.",
+    ),
+]
+DeviceName = Annotated[
+    str | None, typer.Option(help="Name of the device in MQTT; that of the store if not given.")
+]
+JournalFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Where it is kept what was answered; in the platform's folder of state if not given.",
+    ),
+]
+
+
 def watch_command(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="The folder of the store.")],
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SOURCE",
-            help="A folder into which photos come, the number of a camera, the address of a stream "
-            "(rtsp://..., http://...) or a video file.",
-        ),
-    ],
-    every: Annotated[
-        float,
-        typer.Option(
-            min=0.05,
-            help="Seconds between looks at a camera or video; a file must be unchanged for as long.",
-        ),
-    ] = 1.0,
-    change: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=1,
-            help="Share of a frame that must have changed since the last answer; 0: ask about every frame.",
-        ),
-    ] = 0.01,
-    once: Annotated[
-        bool, typer.Option("--once", help="With a folder: answer what is there, and end.")
-    ] = False,
-    move: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Move each answered file to FOLDER/<class>/.")
-    ] = None,
-    tag: Annotated[
-        bool, typer.Option("--tag", help="Write the class as a keyword beside each file, to FILE.xmp.")
-    ] = False,
-    webhook: Annotated[
-        str | None, typer.Option(metavar="URL", help="Post each answer as JSON to this address.")
-    ] = None,
-    mqtt: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Publish each answer to the broker mqtt://USER@HOST:PORT/TOPIC, for Home Assistant to find; "
-            f"its password may be in the variable {PASSWORD_VARIABLE}.",
-        ),
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="Name of the device in MQTT; that of the store if not given.")
-    ] = None,
-    journal: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Where it is kept what was answered; in the platform's folder of state if not given.",
-        ),
-    ] = None,
+    store: StoreFolder,
+    source: SourceName,
+    every: Every = 1.0,
+    change: Change = 0.01,
+    once: Once = False,
+    move: Move = None,
+    tag: Tag = False,
+    webhook: WebhookUrl = None,
+    mqtt: MqttUrl = None,
+    name: DeviceName = None,
+    journal: JournalFile = None,
 ) -> None:
     """Answer each new picture of a folder, a camera, a stream or a video, as lines of JSON.
 
@@ -138,8 +148,8 @@ def _source(
         return FolderSource(path, journal, every, once, prepare, without, reporter)
     try:
         from fairshot.watching.video import LiveVideo, VideoFile
-    except ImportError as problem:
-        raise _missing("cameras and videos need", problem) from None
+    except ImportError:
+        raise ExtraMissing("a camera or a video", "watch") from None
     if path.is_file():
         return VideoFile(path, every, change, prepare)
     if source.isdecimal() or "://" in source:
@@ -169,17 +179,10 @@ def _receivers(
     if mqtt is not None:
         try:
             from fairshot.watching.mqtt import Mqtt
-        except ImportError as problem:
-            raise _missing("MQTT needs", problem) from None
+        except ImportError:
+            raise ExtraMissing("MQTT", "watch") from None
         receivers.append(Mqtt(mqtt, name, os.environ.get(PASSWORD_VARIABLE), reporter))
     return receivers
-
-
-def _missing(what: str, problem: ImportError) -> UserError:
-    return UserError(
-        f"{what} more packages ({problem.name} is missing): make install in a checkout of fairshot, or else "
-        "pip install 'fairshot[watch]'"
-    )
 
 
 def _print_line(record: Record) -> None:

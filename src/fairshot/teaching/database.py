@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairshot.errors import CannotWrite, UserError
-from fairshot.teaching.errors import StoreDamaged
+from fairshot.teaching.errors import ForeignDatabase, StoreDamaged
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -192,7 +192,7 @@ def database_errors(path: Path, reading: bool = False) -> Iterator[None]:
             case sqlite3.SQLITE_CORRUPT:
                 raise StoreDamaged(path, str(problem)) from problem
             case sqlite3.SQLITE_NOTADB:
-                raise UserError(f"{path} is not the database of a store ({problem})") from None
+                raise ForeignDatabase(path, str(problem)) from None
         if reading:
             raise StoreDamaged(path, str(problem)) from problem
         raise
@@ -210,7 +210,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     with closing(sqlite3.connect(":memory:")) as expected:
         expected.executescript(SCHEMA)
         if found != _schema_of(expected):
-            raise UserError(f"{path} is not the database of a store: its tables are others")
+            raise ForeignDatabase(path, "its tables are others")
 
 
 def _schema_of(connection: sqlite3.Connection) -> list[tuple[str, ...]]:

@@ -16,6 +16,22 @@ class NotAStore(UserError):
         super().__init__(f"{folder} is not a store; make one from a run or from a pretrained backbone")
 
 
+class FolderExists(UserError):
+    """A new folder was to be made where something is already."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        super().__init__(f"{folder} exists already; give the name of a new folder")
+
+
+class ForeignDatabase(UserError):
+    """A database that is not that of a store."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"{path} is not the database of a store: {reason}")
+
+
 class StoreDamaged(UserError):
     """A file of a store is not as it was written."""
 
@@ -51,6 +67,32 @@ class NoClasses(UserError):
 
     def __init__(self) -> None:
         super().__init__("the store knows no class yet; teach it one first")
+
+
+class BadName(UserError):
+    """A text that cannot be the name of a class."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name, self.reason = name, reason
+        super().__init__(f"the name {name[:100]!r} {reason}")
+
+
+class NothingToUndo(UserError):
+    """No change of a store is left that could be undone."""
+
+    def __init__(self) -> None:
+        super().__init__("there is nothing to undo: the store is as it was made")
+
+
+class PhotoHasClass(UserError):
+    """A photo was to be taught that is stored as another class."""
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        super().__init__(
+            f"one of the photos is stored as {owner!r} already, and a photo has one class; leave it out, or "
+            f"move it, or merge or forget {owner!r} first"
+        )
 
 
 class UnknownClass(UserError):

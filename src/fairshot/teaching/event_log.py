@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from fairshot.errors import UserError
+from fairshot.teaching.errors import NothingToUndo
 
 Value = str | bytes | int | None
 
@@ -144,7 +144,7 @@ def undo(connection: sqlite3.Connection) -> Event:
         "ORDER BY id DESC LIMIT 1"
     ).fetchone()
     if row is None:
-        raise UserError("there is nothing to undo: the store is as it was made")
+        raise NothingToUndo
     undone = Event(row[0], row[1], row[2], json.loads(row[3]), True)
     log = EventLog(connection, "undo", {"event": undone.id, "kind": undone.kind, **undone.detail})
     changes = connection.execute(

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fairshot.errors import UserError
 from fairshot.files import writing
+from fairshot.teaching.errors import FolderExists
 
 TEMPORARY = ".fairshot-tmp"  # suffix of our temporary folders
 OLD = 3600.0  # seconds without a change, after which the process that made a temporary folder was killed
@@ -20,7 +20,7 @@ OLD = 3600.0  # seconds without a change, after which the process that made a te
 def check_free(folder: Path) -> None:
     """Refuse a folder that holds something; worth asking before long work whose result goes there."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} exists already; give the name of a new folder")
+        raise FolderExists(folder)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from fairshot.errors import UserError
+from fairshot.teaching.errors import BadName
 
 UNKNOWN = "unknown"  # the answer for images of no known class
 LONGEST = 100
@@ -23,18 +23,18 @@ def checked_name(name: str) -> str:
     """Return a class name in its one spelling (Unicode NFC, no outer blanks), or say why it is none."""
     plain = unicodedata.normalize("NFC", name).strip()
     if all(character in VARIANTS or character in JOINERS or character.isspace() for character in plain):
-        raise UserError("the name of a class is empty; give it at least one visible character")
+        raise BadName(plain, "is empty; give the class at least one visible character")
     if len(plain) > LONGEST:
-        raise UserError(f"the name {plain[:20]!r}... has {len(plain)} characters; at most {LONGEST} are kept")
+        raise BadName(plain, f"has {len(plain)} characters; at most {LONGEST} are kept")
     for character in plain:
         invisible = unicodedata.category(character) in INVISIBLE and character not in (*JOINERS, *VARIANTS)
         if invisible or character in BLANKS:
-            raise UserError(f"the name {plain!r} holds the invisible character {character!r}; leave it out")
+            raise BadName(plain, f"holds the invisible character {character!r}; leave it out")
     parts = re.split(r"[/\\]", plain)
     if ".." in parts or "." in parts or not parts[0] or re.match(r"[A-Za-z]:\\|~/", plain):
-        raise UserError(f"{plain!r} looks like the path of a file; the name of a class is just text")
+        raise BadName(plain, "looks like the path of a file; that of a class is just text")
     if plain.casefold() == UNKNOWN:
-        raise UserError(f"{plain!r} is the answer for images of no known class; give the class another name")
+        raise BadName(plain, "is the answer for images of no known class; give the class another one")
     return plain
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fairshot.benchmarks.images import decode_image
-from fairshot.errors import UserError
+from fairshot.errors import ExtraMissing, UserError
 from fairshot.models.pixels import DevicePictures
 from fairshot.teaching.confidence import Decisions
 from fairshot.teaching.errors import NoClasses
@@ -61,10 +61,8 @@ def export_onnx(store: Store, path: str | Path) -> Checked:
         import onnx  # noqa: F401 - all three are needed below; torch needs the last to export
         import onnxruntime  # noqa: F401
         import onnxscript  # noqa: F401
-    except ImportError as problem:
-        raise UserError(
-            f"ONNX needs more packages: pip install 'fairshot[export]' ({problem.name})"
-        ) from None
+    except ImportError:
+        raise ExtraMissing("ONNX", "export") from None
     snapshot = store.snapshot()
     if not snapshot.rows:
         raise NoClasses

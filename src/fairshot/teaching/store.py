@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from fairshot.benchmarks.pictures import Pictures
-from fairshot.errors import CannotWrite, UserError
+from fairshot.errors import CannotWrite
 from fairshot.models.embedder import Features
 from fairshot.progress import SILENT, Reporter
 from fairshot.teaching import event_log, queries
@@ -31,7 +31,7 @@ from fairshot.teaching.database import (
     transaction,
 )
 from fairshot.teaching.derived import Layout, derive
-from fairshot.teaching.errors import NoClasses, NotAStore, UnreadablePhotos
+from fairshot.teaching.errors import NoClasses, NotAStore, PhotoHasClass, UnreadablePhotos
 from fairshot.teaching.event_log import EventLog
 from fairshot.teaching.folders import new_folder
 from fairshot.teaching.held_out import leave_one_out
@@ -271,10 +271,7 @@ class Store(Records):
         if owner == class_id:
             return False
         if owner_name is not None:
-            raise UserError(
-                f"one of the photos is stored as {owner_name!r} already, and a photo has one class; leave it "
-                f"out, or move it, or merge or forget {owner_name!r} first"
-            )
+            raise PhotoHasClass(owner_name)
         log.change("image", image, class_id)
         return True
 
