@@ -1,6 +1,7 @@
-"""Real data for tests, where there is some."""
+"""Real data and a real browser for tests, where there are some."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +12,31 @@ from hypothesis import settings
 settings.register_profile("fairshot", deadline=None)  # a busy machine is no failure
 settings.load_profile("fairshot")
 
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+CHROMIUM_FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"),  # films a test picture
+]
+
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory, monkeypatch):
     """Keep the pictures that tests decode away from those of the user."""
     monkeypatch.setenv("FAIRSHOT_CACHE", str(tmp_path_factory.getbasetemp() / "pictures"))
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Start a real Chromium."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        pytest.skip("no Chromium on this machine")
+    with api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=found, args=CHROMIUM_FLAGS)
+        yield opened
+        opened.close()
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from fairshot.cli import app
 from fairshot.methods import methods
 from support.pages import ROOT
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 LOW_CONTRAST = (ROOT / "tests" / "support" / "low_contrast.js").read_text()
 LOADING = {
     "script": "src",
@@ -100,18 +98,6 @@ def test_formulas_are_mathml(site):
     page = (site / "paper.html").read_text()
     assert page.count("<math") >= 20
     assert "arithmatex" not in page
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        pytest.skip(f"none of {', '.join(BROWSERS)} is installed")
-    with playwright.sync_playwright() as play:
-        started = play.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 def test_a_browser_shows_and_searches_it_from_a_file_without_a_request(site, browser):

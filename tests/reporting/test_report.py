@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import re
-import shutil
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from html import escape
@@ -29,9 +28,6 @@ from fairshot.studies.published import published
 from support.results_factory import make_result, write_run
 
 SIZES = {"doodles": (6, 2, 2, 2), "cifar100": (60, *[5] * 8)}
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
-FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
 
 
 def fairshot(*arguments):
@@ -402,18 +398,6 @@ def test_a_result_of_another_version_is_named_not_raised(tmp_path):
     folder = write_run(tmp_path / "run", make_result("ncm"))
     (folder / "result.json").write_text('{"method": "ncm"}')
     assert "not a result this version can read" in read_run(folder).missing[0]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    api = pytest.importorskip("playwright.sync_api", reason="no playwright")
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        pytest.skip("no Chromium on this machine")
-    with api.sync_playwright() as play:
-        opened = play.chromium.launch(executable_path=found, args=FLAGS)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

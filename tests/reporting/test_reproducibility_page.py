@@ -9,20 +9,7 @@ from fairshot.methods import methods
 from fairshot.reporting.reproducibility import NO_REASON, write_reproducibility
 from fairshot.studies.published import published
 from support.commands import fairshot
-from support.results_factory import make_result, write_run
-
-SIZES = (60, *[5] * 8)
-
-
-def run_of(method: str, average: float, seed: int = 0) -> Result:
-    """A run on CIFAR-100 whose every session has this overall accuracy, in hundredths of a percent."""
-    result = make_result(method, seed, "cifar100", SIZES, per_class=1)
-    right = round(100 * average)
-    for matrix in result.confusions:
-        for row, line in enumerate(matrix):
-            line[:] = [0] * len(line)
-            line[row], line[row - 1] = right, 10_000 - right
-    return result
+from support.results_factory import make_even_result, write_run
 
 
 def page_of(folder, *results: Result) -> str:
@@ -42,14 +29,14 @@ def own_average(method: str) -> float:
 )
 def test_verdicts_compare_averages_with_the_own_publication(tmp_path, above, verdict):
     target = own_average("teen")
-    page = page_of(tmp_path, run_of("teen", target + above))
+    page = page_of(tmp_path, make_even_result("teen", target + above))
     assert f"| `teen` | {verdict} | {target + above:.2f} | {target:.2f} | 62.83 |" in page
     assert f"**{verdict.capitalize()}.**" in page
     assert (NO_REASON in page) == (verdict == "not reached")
 
 
 def test_seeds_are_one_row_with_deviation_commands_and_logs(tmp_path):
-    page = page_of(tmp_path, *(run_of("teen", 60 + seed, seed) for seed in (0, 1, 2)))
+    page = page_of(tmp_path, *(make_even_result("teen", 60 + seed, seed) for seed in (0, 1, 2)))
     assert (
         "| ours, seeds 0, 1, 2 | ? | 3 | 61.00 ± 1.00 | 61.00 ± 1.00 | 61.00 ± 1.00 | 61.00 ± 1.00 |" in page
     )
@@ -62,13 +49,15 @@ def test_seeds_are_one_row_with_deviation_commands_and_logs(tmp_path):
 def test_a_method_that_reaches_its_average_by_favouring_base_classes_is_seen(tmp_path):
     (row,) = [row for row in published().of("teen", "cifar100", 9) if row.inc]
     theirs = float(np.mean(row.inc))
-    page = page_of(tmp_path, run_of("teen", theirs - 7))
+    page = page_of(tmp_path, make_even_result("teen", theirs - 7))
     assert f"| {theirs - 7:.2f} | {theirs:.2f} | " in page
     assert "Novel classes are 7.00 points below the published row." in page
 
 
 def test_without_an_own_row_the_paper_of_sss_counts_and_without_any_nothing(tmp_path):
-    page = page_of(tmp_path, run_of("c_fscil", 70), run_of("fcil", 70), run_of("cec", 70))
+    page = page_of(
+        tmp_path, make_even_result("c_fscil", 70), make_even_result("fcil", 70), make_even_result("cec", 70)
+    )
     assert "| `cec` | reached | 70.00 | 59.53 | 59.53 |" in page  # the same figures in both places
     assert "| `c_fscil` | reached | 70.00 |  | 61.64 |" in page
     assert "above the row in the paper of SSS" in page
@@ -78,14 +67,14 @@ def test_without_an_own_row_the_paper_of_sss_counts_and_without_any_nothing(tmp_
 
 
 def test_shuffled_classes_are_not_compared_with_the_official_order(tmp_path):
-    shuffled = run_of("teen", 70)
+    shuffled = make_even_result("teen", 70)
     shuffled.recipe["benchmark"] = {"class_order_seed": 3}
     assert "no published figures known to us" in page_of(tmp_path, shuffled)
 
 
 def test_reasons_are_taken_from_the_file_beside_the_runs(tmp_path):
     (tmp_path / "verdicts.yaml").write_text("teen: Fewer epochs than its authors.\n")
-    assert "Fewer epochs than its authors." in page_of(tmp_path, run_of("teen", 50))
+    assert "Fewer epochs than its authors." in page_of(tmp_path, make_even_result("teen", 50))
     for text, complaint in (
         ("fact: x\n", "no run here is of fact"),
         ("[", "not YAML"),
@@ -116,7 +105,7 @@ def test_published_names_are_found_for_our_methods():
 
 
 def test_the_command_writes_the_page(tmp_path):
-    write_run(tmp_path / "runs" / "teen-seed0", run_of("teen", 61), features=False)
+    write_run(tmp_path / "runs" / "teen-seed0", make_even_result("teen", 61), features=False)
     (tmp_path / "runs" / "broken").mkdir()
     command = fairshot(tmp_path, "reproducibility", "runs")
     assert command.process.exitcode == 0, command.stderr

@@ -4,36 +4,25 @@ import pytest
 
 from fairshot.studies.published import published
 from fairshot.studies.reproducibility import judge
-from support.results_factory import make_result
-
-SIZES = (60, *[5] * 8)  # CIFAR-100
-
-
-def run_of(method, average, seed=0, **details):
-    """A run whose every session has this overall accuracy, in hundredths of a percent."""
-    result = make_result(method, seed, "cifar100", SIZES, per_class=1, **details)
-    right = round(100 * average)
-    for matrix in result.confusions:
-        for row, line in enumerate(matrix):
-            line[:] = [0] * len(line)
-            line[row], line[row - 1] = right, 10_000 - right
-    return result
+from support.results_factory import make_even_result
 
 
 def test_the_mean_over_seeds_is_compared_with_the_own_publication():
     (own,) = [row for row in published().of("teen", "cifar100", 9) if row.own]
-    verdict = judge([run_of("teen", own.average + above, seed) for seed, above in enumerate((-2.0, 1.0))])
+    verdict = judge(
+        [make_even_result("teen", own.average + above, seed) for seed, above in enumerate((-2.0, 1.0))]
+    )
     assert verdict.own == own
     assert verdict.rerun is not None
     assert verdict.gap == pytest.approx(-0.5)
     assert verdict.text == "within 1 point"
-    assert judge([run_of("teen", own.average - 1.02)]).text == "not reached"
-    assert judge([run_of("teen", own.average)]).text == "reached"
+    assert judge([make_even_result("teen", own.average - 1.02)]).text == "not reached"
+    assert judge([make_even_result("teen", own.average)]).text == "reached"
 
 
 @pytest.mark.parametrize(
     "recipe", [{"benchmark": {"name": "folder"}}, {"benchmark": {"name": "cifar100", "class_order_seed": 3}}]
 )
 def test_own_pictures_and_shuffled_classes_have_no_published_rows(recipe):
-    verdict = judge([run_of("teen", 60, recipe=recipe)])
+    verdict = judge([make_even_result("teen", 60, recipe=recipe)])
     assert (verdict.own, verdict.rerun, verdict.gap) == (None, None, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +13,8 @@ import torch
 from fairshot.documents import write_json
 from fairshot.evaluation.result import Environment, Result
 from fairshot.tensor_files import write_tensors
+
+CIFAR_SIZES = (60, *[5] * 8)  # classes of the sessions of CIFAR-100
 
 
 def make_result(
@@ -56,6 +59,17 @@ def make_result(
     )
 
 
+def make_even_result(method: str, average: float, seed: int = 0, **details: Any) -> Result:
+    """Make a result on CIFAR-100 whose sessions all have this overall accuracy in percent."""
+    result = make_result(method, seed, "cifar100", CIFAR_SIZES, per_class=1, **details)
+    right = round(100 * average)
+    for matrix in result.confusions:
+        for row, line in enumerate(matrix):
+            line[:] = [0] * len(line)
+            line[row], line[row - 1] = right, 10_000 - right
+    return result
+
+
 def write_run(folder: Path, result: Result, *, features: bool = True, trade_off: bool = False) -> Path:
     """Write a run folder as `fairshot run` leaves it."""
     result.write(folder)
@@ -74,20 +88,18 @@ def write_run(folder: Path, result: Result, *, features: bool = True, trade_off:
                 "inc_avg": 30 + 60 * s,
                 "harmonic_mean_avg": 45 + 30 * s - 90 * s**2,
                 "tuned": index == 4,
-                "rule": "a rule",
                 "base_avg": 70 - 90 * s,
                 "both": 50,
                 "method": {"bias": s},
             }
             for index, s in enumerate(np.linspace(0, 0.3, 7))
         ]
-        rules = {
-            "rules": [
-                {"name": "transferable scores + constant", "points": points},
-                {"name": "Resistance", "points": points[:4]},
-            ]
-        }
-        write_json(folder / "tradeoff.json", json.dumps(rules))
+        curves = {"transferable scores + constant": points, "Resistance": points[:4]}
+        rules = [
+            {"name": rule, "points": [point | {"rule": rule} for point in drawn]}
+            for rule, drawn in curves.items()
+        ]
+        write_json(folder / "tradeoff.json", json.dumps({"rules": rules}))
     return folder
 
 

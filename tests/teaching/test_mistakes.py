@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -107,28 +107,19 @@ def test_the_page_stands_alone_and_is_bounded(
     assert "2 of the wrong images are not shown here" in few
 
 
-def test_the_page_is_readable_on_a_phone(page: Path) -> None:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
-        pytest.skip("no Chromium on this machine")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        tab = browser.new_page(viewport={"width": 390, "height": 844})
-        complaints: list[str] = []
-        tab.on("console", lambda message: complaints.append(message.text))
-        tab.goto(page.as_uri())
-        assert tab.evaluate("document.documentElement.scrollWidth") <= 390
-        longest = "document.querySelector('tbody th.name').textContent = 'W'.repeat(100)"
-        tab.evaluate(longest)  # as long as the name of a class can be
-        assert tab.evaluate(
-            "[...document.querySelectorAll('th.name')].every(e => e.scrollWidth <= e.offsetWidth)"
-        )
-        assert tab.evaluate("document.documentElement.scrollWidth") <= 390
-        images = tab.locator(".photos img")
-        images.last.scroll_into_view_if_needed()
-        tab.wait_for_function("[...document.images].every(image => image.complete && image.naturalWidth)")
-        sizes = [image.bounding_box()["width"] for image in images.all()]
-        assert min(sizes) > 100
-        browser.close()
+def test_the_page_is_readable_on_a_phone(page: Path, browser: Any) -> None:
+    tab = browser.new_page(viewport={"width": 390, "height": 844})
+    complaints: list[str] = []
+    tab.on("console", lambda message: complaints.append(message.text))
+    tab.goto(page.as_uri())
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+    longest = "document.querySelector('tbody th.name').textContent = 'W'.repeat(100)"
+    tab.evaluate(longest)  # as long as the name of a class can be
+    fits = "[...document.querySelectorAll('th.name')].every(e => e.scrollWidth <= e.offsetWidth)"
+    assert tab.evaluate(fits)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+    images = tab.locator(".photos img")
+    images.last.scroll_into_view_if_needed()
+    tab.wait_for_function("[...document.images].every(image => image.complete && image.naturalWidth)")
+    assert min(image.bounding_box()["width"] for image in images.all()) > 100
     assert complaints == []

@@ -530,7 +530,7 @@ def test_onnx_gives_the_same_answers(trained: Path, doodles: Path, tmp_path: Pat
         (["rename", "store", "ant", "bee"], errors.ClassExists, "fairshot merge STORE 'ant' 'bee'"),
         (["export", "nowhere", "model.pt"], UserError, "ends in .onnx"),
         (["import", "nowhere.zip", "x"], errors.ArchiveRefused, "nowhere.zip cannot be imported"),
-        (["evaluate", "store", "nowhere"], UserError, "not a folder"),
+        (["evaluate", "store", "nowhere"], errors.NoClassFolders, "not a folder"),
         (["predict", "store", "nowhere.png"], UserError, "no such file or folder"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fairshot.cli.console import ConsoleReporter, say
+from fairshot.cli.console import CONSOLE, ConsoleReporter
 from fairshot.cli.options import Data, Device, Root, study_options
 from fairshot.cli.tables import print_table
 
@@ -32,5 +32,5 @@ def poison_command(
     from fairshot.studies.poisoning import HEAD, LOST, poison
 
     found = poison(run, study_options(ConsoleReporter("poison", run / LOG), device, data, root))
-    say(found.summary)
+    CONSOLE.print(found.summary, highlight=False)
     print_table(f"{LOST}:", HEAD, found.rows)

@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from fairshot.cli.console import CONSOLE, say
+from fairshot.cli.console import CONSOLE
 from fairshot.models.presets import DEFAULT_PRESET, PRESETS
 
 LIST = "list"
@@ -27,8 +27,9 @@ def list_presets(backbone: str | None) -> str | None:
             source = INSTALLED if find_spec(preset.package) else INSTALLABLE
         table.add_row(preset.name, *numbers, preset.licence, escape(source))
     CONSOLE.print(table, highlight=False)
-    say(
+    CONSOLE.print(
         f"\nms: milliseconds per photo on one core of a CPU. {DEFAULT_PRESET} is used where none is named. "
-        "Any other model of timm can be named too."
+        "Any other model of timm can be named too.",
+        highlight=False,
     )
     raise typer.Exit
