@@ -29,7 +29,7 @@ MOST_BYTES = 2_500_000_000
 SECONDS = 5.0  # of the attack, at least
 ANSWERED = 4  # times, at least, that an honest client is answered meanwhile
 ASKED = 20  # times, at most: on a machine that others keep busy too, it is asked to come again now and then
-PATIENCE = 90.0  # seconds; without turns by cost, an honest client waits for all images of all attackers
+LONGEST_WAIT = 90.0  # seconds; without turns by cost, an honest client waits for all images of all attackers
 ATTACKERS = 100
 BUSY = 3  # programs per processor that wait for it: two tests at once are none of these
 SIDE, SHORT_SIDE = 32, 512  # of the input of the network, and of the photos that are kept in memory for it
@@ -111,7 +111,7 @@ def _ask(served: Served, number: int) -> int:
     """Ask about a photo as an honest client does, and return the status; 0 if it was too slow to send it."""
     image = {"images": ("x.jpg", photo(1200, 900 + number))}
     try:
-        return httpx.post(f"{served.url}/api/predict", files=image, timeout=PATIENCE).status_code
+        return httpx.post(f"{served.url}/api/predict", files=image, timeout=LONGEST_WAIT).status_code
     except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
         return 0
 

@@ -23,12 +23,12 @@ from fairshot.watching.receivers import Receiver, Record
 from fairshot.watching.watch import watch
 from support.stores import drawings
 
-PATIENCE = 120.0  # seconds; a busy machine is slow, and a test that waits for less is not to be trusted
+LONGEST_WAIT = 120.0  # seconds; a busy machine is slow, and a test that waits for less is not to be trusted
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
     """Wait for something that another thread or process does."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + LONGEST_WAIT
     while not condition():
         assert time.monotonic() < until, "it did not happen"
         time.sleep(0.02)
@@ -93,7 +93,7 @@ def watching(
         yield running
     finally:
         running.stop.set()
-        thread.join(PATIENCE)
+        thread.join(LONGEST_WAIT)
         assert not thread.is_alive()
     if running.problem is not None:
         raise running.problem

@@ -29,4 +29,4 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backoff, "SHORTEST", 0.05)
     monkeypatch.setattr(backoff, "LONGEST", 0.2)
-    monkeypatch.setattr(receivers, "LAST_WORDS", 1.0)
+    monkeypatch.setattr(receivers, "ENDING_SECONDS", 1.0)

@@ -93,7 +93,7 @@ def test_a_half_file_is_given_time_and_then_named(
         assert not running.records
         (inbox / "stalled.png").write_bytes(content)  # it comes after all
         wait_for(lambda: len(running.records) == 1)
-        monkeypatch.setattr(folder_module, "PATIENCE", 0.0)
+        monkeypatch.setattr(folder_module, "COMPLETION_SECONDS", 0.0)
         wait_for(lambda: len(running.records) == 2)
     assert running.records[0]["answer"] == "yak"
     assert running.records[1]["image"] == "broken.png"

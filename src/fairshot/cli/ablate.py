@@ -51,7 +51,7 @@ def ablate_command(
     """
     # All this takes seconds to import, and --help needs none.
     from fairshot.recipes import default_recipe
-    from fairshot.reporting.ablations import write_ablation
+    from fairshot.reporting import write_ablation
     from fairshot.studies import ablate
 
     recipe, out = recipe or default_recipe(BENCHMARK), out or Path("runs") / f"ablation-{table}"

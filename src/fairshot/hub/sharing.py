@@ -119,8 +119,8 @@ def push(
         write_atomically(staged / CARD, card.encode())
         api = HfApi(endpoint=endpoint)
         with _hub_errors(repo, endpoint), _plain_uploads(endpoint):
-            _insist(lambda: api.create_repo(repo, private=not public, exist_ok=True), reporter)
-            _insist(
+            _with_retries(lambda: api.create_repo(repo, private=not public, exist_ok=True), reporter)
+            _with_retries(
                 lambda: api.upload_folder(repo_id=repo, folder_path=staged, commit_message="by fairshot"),
                 reporter,
             )
@@ -186,7 +186,7 @@ def _download(api: HfApi, repo: str, target: Path, endpoint: str, reporter: Repo
 
     def fetch(name: str, revision: str) -> Path:
         try:
-            path = _insist(
+            path = _with_retries(
                 lambda: api.hf_hub_download(repo, name, revision=revision, local_dir=target), reporter
             )
         except hub_errors.RemoteEntryNotFoundError:
@@ -194,7 +194,7 @@ def _download(api: HfApi, repo: str, target: Path, endpoint: str, reporter: Repo
         return Path(path)
 
     with _hub_errors(repo, endpoint):
-        commit = _insist(lambda: api.model_info(repo), reporter).sha or "main"
+        commit = _with_retries(lambda: api.model_info(repo), reporter).sha or "main"
         try:
             manifest = read_model(fetch(MANIFEST, commit), Manifest, "what fairshot pushed, that")
         except DamagedFile as problem:
@@ -229,8 +229,8 @@ def _check_run(repo: str, folder: Path, manifest: Manifest) -> None:
         raise DownloadDamaged(repo, "a file", f"cannot be used: {reason}") from problem
 
 
-def _insist(call: Callable[[], Answer], reporter: Reporter) -> Answer:
-    """Ask again, and wait longer each time, while a hub fails in a way from which it may recover."""
+def _with_retries(call: Callable[[], Answer], reporter: Reporter) -> Answer:
+    """Ask again, and wait longer each time, while a hub fails and may recover."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return call()

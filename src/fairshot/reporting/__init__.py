@@ -7,8 +7,8 @@
 
 Paths are folders of runs, or folders that hold runs. `report_tables` returns the tables of a report, which
 `to_csv`, `to_latex` and `to_markdown` turn into text; `write_report` writes the page, its figures and tables,
-and returns the path of the page; so does `write_reproducibility`, whose page compares runs with what was
-published.
+and returns the path of the page; so do `write_reproducibility`, whose page compares runs with what was
+published, and `write_ablation`, for the runs of `fairshot.studies.ablate`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from fairshot.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from fairshot.reporting.ablations import write_ablation as write_ablation
     from fairshot.reporting.export import to_csv as to_csv
     from fairshot.reporting.export import to_latex as to_latex
     from fairshot.reporting.export import to_markdown as to_markdown

@@ -24,7 +24,7 @@ def heading(text: str) -> Text:
     return Text(f"\n{text}", "bold")
 
 
-def plain_table() -> Table:
+def terminal_table() -> Table:
     """Return an empty table with little space between columns: 80 characters hold nine sessions."""
     return Table(header_style="dim", box=HORIZONTALS, padding=0, show_edge=False)
 
@@ -51,7 +51,7 @@ def conditions_table(results: Sequence[Result]) -> RenderableType:
     from fairshot.reporting.groups import group_results
     from fairshot.reporting.tables import CONDITIONS, conditions
 
-    table = plain_table()
+    table = terminal_table()
     for title in CONDITIONS:
         table.add_column(title.replace(" ", "\n"), overflow="fold")
     rows = [tuple(conditions(group).values.values()) for group in group_results(results)]
@@ -80,7 +80,7 @@ def _sessions(groups: Sequence[Group], sessions: range) -> Table:
     from fairshot.reporting.groups import means
     from fairshot.reporting.measures import SESSION_MEASURES, best
 
-    table = plain_table()
+    table = terminal_table()
     table.add_column("", style="bold", no_wrap=True)
     table.add_column(LABELS, overflow="fold", max_width=WIDEST_LABEL)
     for t in sessions:
@@ -101,7 +101,7 @@ def _summary(groups: Sequence[Group]) -> Table:
     from fairshot.reporting.tables import summary_table
 
     summary = summary_table(groups)
-    table = plain_table()
+    table = terminal_table()
     table.add_column("", overflow="fold", max_width=WIDEST_LABEL)
     for title in (*(column.title.removesuffix(" (%)") for column in summary.columns), "Seconds"):
         table.add_column(title.replace(" ", "\n"), justify="right", no_wrap=True)

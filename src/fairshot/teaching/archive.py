@@ -98,7 +98,7 @@ def _check_members(packed: zipfile.ZipFile, size: int) -> None:
             f"but the archive holds {', '.join(map(repr, names[:5]))}"
         )
     if any(member.compress_type not in COMPRESSIONS for member in packed.infolist()):
-        raise UserError("it is compressed in another way than a store")
+        raise UserError("it is compressed otherwise than a store")
     unpacked, most = sum(member.file_size for member in packed.infolist()), MOST_BEYOND + MOST_TIMES * size
     if unpacked > most:
         raise UserError(f"it would unpack to {unpacked:,} bytes; a store of its size has at most {most:,}")

@@ -20,7 +20,7 @@ from fairshot.watching.journal import Journal
 
 AT_ONCE = 8  # pictures that are answered together
 WAITING = 1024  # files that are looked at together, the oldest first; the others come later
-PATIENCE = 30.0  # seconds that a file which cannot be read may still be completed in
+COMPLETION_SECONDS = 30.0  # in which a file that cannot be read may still be completed
 IDLE_SHARE = 5  # times as long as a look took, to wait before the next: a large folder keeps no core busy
 
 
@@ -116,12 +116,12 @@ class FolderSource:
         return [
             (image, version)
             for image, version in found
-            if now - self._waiting[image].since >= self.every and not self._is_hopeless(image, now)
+            if now - self._waiting[image].since >= self.every and not self._failed_lately(image, now)
         ]
 
-    def _is_hopeless(self, image: str, now: float) -> bool:
+    def _failed_lately(self, image: str, now: float) -> bool:
         """Whether a file could not be read lately, and has not changed since."""
-        return image in self._failed and now - self._failed[image].since < PATIENCE
+        return image in self._failed and now - self._failed[image].since < COMPLETION_SECONDS
 
     def _read(self, file: tuple[str, Version]) -> Capture | None:
         """Read a file; none if it may still be completed."""

@@ -12,7 +12,7 @@ from fairshot.watching.backoff import Backoff
 from fairshot.watching.capture import Capture
 from fairshot.watching.journal import Journal
 
-LAST_WORDS = 5.0  # seconds to tell what waits, when a watch ends
+ENDING_SECONDS = 5.0  # to send what waits, when a watch ends
 SHORT_PAUSE = 0.5  # between tries then
 Record = Mapping[str, Any]  # of one picture, as it is printed
 
@@ -62,10 +62,10 @@ class Delivery:
 
     def end(self, patient: bool) -> None:
         """End, having told what waits: for a few seconds or, if patient, as long as it gets through."""
-        self._patient, self._until = patient, time.monotonic() + LAST_WORDS
+        self._patient, self._until = patient, time.monotonic() + ENDING_SECONDS
         self._end.set()
         self._more.set()
-        self._thread.join(None if patient else 2 * LAST_WORDS)
+        self._thread.join(None if patient else 2 * ENDING_SECONDS)
         self.receiver.close()
         if self.problem is not None:
             raise self.problem
@@ -98,5 +98,5 @@ class Delivery:
                 self.reporter.say(f"{name}: an answer is refused ({problem}), and not sent again")
             away.succeeded()
             if self._patient:
-                self._until = time.monotonic() + LAST_WORDS
+                self._until = time.monotonic() + ENDING_SECONDS
             self.journal.remove_message(waiting[0])

@@ -15,7 +15,7 @@ from fairshot.watching.errors import BadAddress
 from fairshot.watching.receivers import Record, Refused, Unreachable
 
 TIMEOUT = 10.0  # seconds
-# What says that the message is at fault, and not the way to the receiver.
+# What says that the message is at fault, and not the connection to the receiver.
 REFUSING = {
     HTTPStatus.BAD_REQUEST,
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
