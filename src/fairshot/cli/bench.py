@@ -53,7 +53,8 @@ def train_command(
     from fairshot.speed.train import measure_training
     from fairshot.training.hardware import choose_hardware, describe_device
 
-    chosen = load_trusted(recipe or default_recipe("cifar100"), set_, None, trust)
+    name = recipe or default_recipe("cifar100")
+    chosen = load_trusted(name, set_, None, trust)
     fabric = choose_hardware(device)
     rows = measure_training(chosen, fabric, classes, images, plain_steps, ConsoleReporter("bench"))
     cells = (
@@ -69,17 +70,9 @@ def train_command(
         )
         for row in rows
     )
-    titles = (
-        "",
-        "images/s",
-        "of matrix\nrate",
-        "s per\nepoch",
-        "cold\nstart s",
-        "warm\nstart s",
-        "peak\nGB",
-        "times\nplain",
-    )
-    print_table(f"base training of {recipe} on {describe_device(fabric)}", titles, cells)
+    times = ("s per\nepoch", "cold\nstart s", "warm\nstart s")
+    titles = ("", "images/s", "of matrix\nrate", *times, "peak\nGB", "times\nplain")
+    print_table(f"base training of {name} on {describe_device(fabric)}", titles, cells)
 
 
 @app.command("data")

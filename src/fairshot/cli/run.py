@@ -30,7 +30,7 @@ from fairshot.cli.options import (
 from fairshot.cli.suggestions import after_run
 from fairshot.cli.trust import load_trusted
 from fairshot.errors import UserError
-from fairshot.progress import SILENT, Reporter
+from fairshot.progress import SILENT
 
 if TYPE_CHECKING:
     from fairshot.evaluation.result import Result
@@ -52,15 +52,18 @@ Split = Annotated[
 ]
 
 
+RecipeName = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="RECIPE",
+        help="A recipe: benchmark/method, or a YAML file; with a method of your own: "
+        "benchmark/file.py:Class. If not given, doodles/sss, or folder/sss with --data.",
+    ),
+]
+
+
 def run_command(
-    recipe: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="RECIPE",
-            help="A recipe: benchmark/method, or a YAML file; with a method of your own: "
-            "benchmark/file.py:Class. If not given, doodles/sss, or folder/sss with --data.",
-        ),
-    ] = None,
+    recipe: RecipeName = None,
     data: Data = None,
     split: Split = None,
     base: Base = None,
@@ -92,13 +95,11 @@ def run_command(
         raise UserError("--split goes with --data: it says how own pictures were split")
     recipe = recipe or default_recipe("folder" if data else "doodles")
     chosen = load_trusted(recipe, set_, seed, trust)
-    tracking = tracking_of(log)
+    tracking = tracking_of(log)  # before anything is trained
     source, name = source_name(chosen, data), run_name(recipe, chosen)
     folder = out or Path("runs") / f"{source}-{name}-seed{chosen.seed}"
     fabric = choose_hardware(device, processes, machines)
-    reporter: Reporter = SILENT
-    if fabric.is_global_zero:
-        reporter = ConsoleReporter(f"{name} {source}", folder / LOG)
+    reporter = ConsoleReporter(f"{name} {source}", folder / LOG) if fabric.is_global_zero else SILENT
     options = RunOptions(
         folder,
         fabric,
