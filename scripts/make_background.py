@@ -18,7 +18,7 @@ import torch
 
 from fairshot.classifiers.whitening import WithinClassCovariance
 from fairshot.models.presets import DEFAULT_PRESET
-from fairshot.speed.photos import (
+from fairshot.speed.photo_stores import (
     BIRDS,
     CHOOSING,
     EVERYDAY,

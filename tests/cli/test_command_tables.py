@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from fairshot.cli import app, data, tables
+from fairshot.cli import app, console, data
 from fairshot.speed import data as pictures
 from fairshot.speed import mixtures, train
 from fairshot.speed import teach as measure
@@ -23,7 +23,7 @@ MIXTURES = [mixtures.MixtureSpeed("novel classes, g~", 240, 12.34, 1234.56, 12.3
 @pytest.fixture
 def printed(monkeypatch):
     """What a command prints to 80 columns, when measuring gives these rows."""
-    for module in (tables, data):
+    for module in (console, data):
         monkeypatch.setattr(module, "CONSOLE", Console(width=80))
     monkeypatch.setattr(train, "measure_training", lambda *_: TRAINING)
     monkeypatch.setattr(pictures, "measure_data", lambda *_: PICTURES)

@@ -13,8 +13,8 @@ from PIL import Image
 from torch import Tensor
 
 from fairshot.models.presets import DEFAULT_PRESET, PRESETS
-from fairshot.speed import photos
-from fairshot.speed.photos import (
+from fairshot.speed import photo_stores
+from fairshot.speed.photo_stores import (
     BIRDS,
     EVERYDAY,
     KINDS,
@@ -141,12 +141,12 @@ def test_a_single_class_has_a_confidence_of_its_own() -> None:
 
 
 def test_every_classifier_is_measured_on_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(photos, "TASKS", (Task("three", BIRDS, 3),))
-    monkeypatch.setattr(photos, "SIZES", (1, 3))
+    monkeypatch.setattr(photo_stores, "TASKS", (Task("three", BIRDS, 3),))
+    monkeypatch.setattr(photo_stores, "SIZES", (1, 3))
     sets = {name: made_up(REPORTED[name][:6], 9, len(name)) for name in REPORTED} | {
         MORE_BIRDS: made_up(range(4), 9, 2)
     }
-    monkeypatch.setattr(photos, "REPORTED", {name: REPORTED[name][:6] for name in REPORTED})
+    monkeypatch.setattr(photo_stores, "REPORTED", {name: REPORTED[name][:6] for name in REPORTED})
     (row,) = measure_accuracy(sets, 2)
     assert set(row.mean) == {"nearest mean", "logistic regression", "shrinkage LDA", "store"}
     assert row.mean["store"] == 1
@@ -158,7 +158,7 @@ def test_every_classifier_is_measured_on_the_same_draws(monkeypatch: pytest.Monk
 
 
 def test_features_of_photos_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(photos.platformdirs, "user_cache_path", lambda _: tmp_path / "cache")
+    monkeypatch.setattr(photo_stores.platformdirs, "user_cache_path", lambda _: tmp_path / "cache")
     folder = tmp_path / "data" / "miniImageNet" / "n01532829"
     folder.mkdir(parents=True)
     for index in range(3):
@@ -167,7 +167,7 @@ def test_features_of_photos_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyP
     first = photo_features(EVERYDAY, [0], 2, tmp_path / "data")
     assert first.g.shape == (2, WIDTH)
     (kept,) = (tmp_path / "cache" / "features").iterdir()
-    monkeypatch.setattr(photos, "Embedder", None)
+    monkeypatch.setattr(photo_stores, "Embedder", None)
     assert torch.equal(photo_features(EVERYDAY, [0], 2, tmp_path / "data").g, first.g)
     kept.write_bytes(b"damaged")
     with pytest.raises(TypeError):  # it is embedded anew

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairshot.cli.console import ConsoleReporter
+from fairshot.cli.console import ConsoleReporter, print_table
 from fairshot.cli.options import Device, Root, Set, Trust
-from fairshot.cli.tables import print_table
 from fairshot.cli.trust import load_trusted
 
 if TYPE_CHECKING:
-    from fairshot.speed.photos import AccuracyRow, UnknownRow
+    from fairshot.speed.photo_stores import AccuracyRow, UnknownRow
 
 app = typer.Typer(
     name="bench",
@@ -175,7 +174,7 @@ def photos_command(
     """
     from fairshot.files import write_atomically
     from fairshot.models.presets import DEFAULT_PRESET
-    from fairshot.speed.photos import measure_accuracy, measure_unknown, reported_photos
+    from fairshot.speed.photo_stores import measure_accuracy, measure_unknown, reported_photos
 
     reporter = ConsoleReporter("bench")
     photos = reported_photos(root, reporter)

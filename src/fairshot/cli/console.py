@@ -1,11 +1,11 @@
-"""What the command line shows of long work: bars on a terminal, a line now and then in a file or pipe."""
+"""What the command line prints: lines, tables, and of long work bars, or a line now and then."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
@@ -22,6 +22,7 @@ from rich.progress import (
 
 from fairshot.cli.advice import with_advice
 from fairshot.progress import Advance, LogReporter, Notice
+from fairshot.reporting.terminal import heading, terminal_table
 
 CONSOLE = Console()  # what a command is asked for
 MESSAGES = Console(stderr=True)  # what it says meanwhile: progress, notes, errors
@@ -44,6 +45,17 @@ def say(text: str) -> None:
 def print_message(text: str, style: str | None = None) -> None:
     """Print one line that is not what the command was asked for."""
     MESSAGES.print(text.translate(SHOWN), highlight=False, markup=False, soft_wrap=True, style=style)
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print names on the left, broken between words where they are long, and numbers, never broken."""
+    table = terminal_table()
+    for index, column in enumerate(columns):
+        number = index > 0
+        table.add_column(column, justify="right" if number else "left", no_wrap=number, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    CONSOLE.print(heading(title), table)
 
 
 def _new_bars() -> Progress:

@@ -13,9 +13,8 @@ from fairshot.benchmarks.cache import cache_folder
 from fairshot.benchmarks.dataset import data_folder
 from fairshot.benchmarks.stream import StreamSettings, build_stream
 from fairshot.cli.advice import how_to_get
-from fairshot.cli.console import CONSOLE, ConsoleReporter, say
+from fairshot.cli.console import CONSOLE, ConsoleReporter, print_table, say
 from fairshot.cli.options import Root
-from fairshot.cli.tables import print_table
 
 app = typer.Typer(
     name="data",

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from fairshot.cli.console import CONSOLE, ConsoleReporter
+from fairshot.cli.console import CONSOLE, ConsoleReporter, print_table
 from fairshot.cli.options import Data, Device, Root, study_options
-from fairshot.cli.tables import print_table
 
 
 def poison_command(

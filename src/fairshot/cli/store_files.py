@@ -10,7 +10,7 @@ import typer
 from fairshot import teaching
 from fairshot.cli.console import ConsoleReporter, print_message, say
 from fairshot.cli.options import given
-from fairshot.cli.photos import print_skipped
+from fairshot.cli.photo_files import print_skipped
 from fairshot.cli.stores import StoreFolder
 from fairshot.errors import UserError
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from fairshot import teaching
 from fairshot.cli.console import CONSOLE, ConsoleReporter, print_message, say
 from fairshot.cli.options import given
-from fairshot.cli.photos import photo_files, print_skipped
+from fairshot.cli.photo_files import photo_files, print_skipped
 from fairshot.cli.stores import AsJson, StoreFolder, print_json
 from fairshot.errors import UserError
 from fairshot.teaching.errors import ClassesRefused

@@ -17,7 +17,7 @@ from fairshot.reporting.figures.sections import SECTIONS
 from fairshot.reporting.figures.style import method_id
 from fairshot.reporting.figures.writer import Draw, FigureInput, FigureWriter, ReportFigure
 from fairshot.reporting.groups import Group, by_benchmark, group_results, in_main_order, ranked, task_of
-from fairshot.reporting.page import render_page
+from fairshot.reporting.report_page import render_page
 from fairshot.reporting.runs import Run, find_collections, find_runs, read_run, without_repeats
 from fairshot.reporting.tables import (
     Table,

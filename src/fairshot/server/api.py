@@ -72,7 +72,7 @@ def _add_reading(api: APIRouter, service: Service) -> None:
     @api.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     async def metrics() -> Response:
         """Return counters in the format of Prometheus."""
-        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(service.counters.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @api.get("/classes")
     async def classes() -> list[ClassResponse]:

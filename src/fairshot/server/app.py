@@ -47,7 +47,7 @@ def build_app(store: Store, token: str | None = None, limits: Limits | None = No
     add_page(app, service)
     if token is not None:
         add_login(app, token)
-    return Guard(app, service.limits, service.metrics, token)
+    return Guard(app, service.limits, service.counters, token)
 
 
 def _explain_errors(app: FastAPI, folder: Path) -> None:

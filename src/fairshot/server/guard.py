@@ -20,8 +20,8 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from fairshot.server.counters import Counters
 from fairshot.server.limits import Limits
-from fairshot.server.metrics import Metrics
 
 COOKIE = "fairshot_token"
 HEALTH, LOGIN, STATIC, DOCS = "/api/health", "/login", "/static", "/docs"
@@ -70,8 +70,8 @@ def announced_bytes(headers: Headers) -> int | None:
 class Guard:
     """An ASGI application around another."""
 
-    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics, token: str | None) -> None:
-        self.app, self.limits, self.metrics = app, limits, metrics
+    def __init__(self, app: ASGIApp, limits: Limits, counters: Counters, token: str | None) -> None:
+        self.app, self.limits, self.counters = app, limits, counters
         self.token = token  # None: only this machine is served
         self.arriving_bytes = 0  # received so far by all requests that are not answered yet
 
@@ -91,8 +91,8 @@ class Guard:
         finally:
             self.arriving_bytes -= request.received
         path = "refused" if response is not None else _operation(scope)
-        self.metrics.requests.labels(path, str(request.status)).inc()
-        self.metrics.seconds.labels(path).observe(time.perf_counter() - started)
+        self.counters.requests.labels(path, str(request.status)).inc()
+        self.counters.seconds.labels(path).observe(time.perf_counter() - started)
 
     def _refusal(self, scope: Scope, request: BoundedRequest) -> Response | None:
         headers, path = Headers(scope=scope), scope["path"]

@@ -20,10 +20,10 @@ from starlette.datastructures import UploadFile
 from fairshot.benchmarks.pictures import Bytes, Pictures
 from fairshot.models.embedder import Features
 from fairshot.server.batching import Batcher
+from fairshot.server.counters import Counters
 from fairshot.server.decoding import Decoders
 from fairshot.server.errors import Refused
 from fairshot.server.limits import Limits
-from fairshot.server.metrics import Metrics
 from fairshot.server.recent import AskedPicture, RecentPictures, Unsure, by_doubt
 from fairshot.teaching.learning_curve import ClassCurve, worst_first
 from fairshot.teaching.names import checked_name
@@ -58,7 +58,7 @@ class Service:
     def __init__(self, store: Store, limits: Limits) -> None:
         self.store = store
         self.limits = limits
-        self.metrics = Metrics(lambda: len(store.snapshot().rows))
+        self.counters = Counters(lambda: len(store.snapshot().rows))
         self._computing = ThreadPoolExecutor(1, "computing")
         self._reading = ThreadPoolExecutor(2, "reading")
         preparation = store.network.preparation
@@ -133,7 +133,7 @@ class Service:
     async def _teach(self, name: str, embedded: Sequence[list[Photo]], dry_run: bool) -> TeachReport:
         photos = [photo for each in embedded for photo in each]
         report = await self.compute(lambda: self.store.teach(name, photos, dry_run))
-        self.metrics.teachings.inc(not dry_run and report.photos > 0)
+        self.counters.teachings.inc(not dry_run and report.photos > 0)
         return report
 
     async def _each_picture(
@@ -189,11 +189,11 @@ class Service:
         return await self.compute(partial(self.store.embed, Pictures.from_list([picture])))
 
     async def _predict(self, pictures: list[Bytes]) -> list[Answered]:
-        self.metrics.batches.observe(len(pictures))
+        self.counters.batches.observe(len(pictures))
         answered = await self.compute(partial(self._answer, pictures))
         unknown = sum(each.prediction.answer is None for each in answered)
-        self.metrics.answers.labels("unknown").inc(unknown)
-        self.metrics.answers.labels("known").inc(len(answered) - unknown)
+        self.counters.answers.labels("unknown").inc(unknown)
+        self.counters.answers.labels("known").inc(len(answered) - unknown)
         return answered
 
     def _answer(self, pictures: list[Bytes]) -> list[Answered]:

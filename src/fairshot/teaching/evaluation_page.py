@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from fairshot.files import write_atomically
-from fairshot.reporting.page import page_environment, style_sheet
+from fairshot.reporting.report_page import page_environment, style_sheet
 from fairshot.teaching.errors import UnreadablePhotos
 from fairshot.teaching.evaluating import Evaluation
 from fairshot.teaching.mistakes import Confusion, Mistake, Mistakes

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 
-class Metrics:
+class Counters:
     """What one server has done since it started."""
 
     def __init__(self, classes: Callable[[], int]) -> None:
