@@ -53,9 +53,7 @@ class Resize:
     """The size of the pictures in the cache."""
 
     side: int
-    square: bool = (
-        False  # to side x side; otherwise the short side becomes `side` and the aspect ratio is kept
-    )
+    square: bool = False  # to side x side; otherwise the short side becomes `side`, and the shape is kept
     enlarge: bool = True  # otherwise smaller pictures keep their size
 
     def size(self, height: int, width: int) -> tuple[int, int]:

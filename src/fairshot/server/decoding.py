@@ -28,16 +28,8 @@ from fairshot.teaching.photos import Preparation
 
 STARTING_SECONDS = 60.0
 WALL_SECONDS = 4  # per second of computing that is allowed: processors may be busy with other things
-KEPT_VARIABLES = (
-    "PYTHON",
-    "PATH",
-    "HOME",
-    "LD_",
-    "DYLD_",
-    "LANG",
-    "LC_",
-    "SYSTEMROOT",
-)  # others may be secret
+# Variables of the environment that decoders get, by how they begin; others may be secret.
+KEPT_VARIABLES = ("PYTHON", "PATH", "HOME", "LD_", "DYLD_", "LANG", "LC_", "SYSTEMROOT")
 ENVIRONMENT = {  # one thread, and memory that is freed goes back to the operating system
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",

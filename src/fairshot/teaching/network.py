@@ -39,9 +39,7 @@ class Description(BaseModel):
     sr_width: Annotated[int, Field(ge=1)] | None
     flip: bool
     mirror: bool
-    corner_crops: Annotated[float, Field(ge=0.25, lt=1)] | None = (
-        None  # of stores made before there were any: none
-    )
+    corner_crops: Annotated[float, Field(ge=0.25, lt=1)] | None = None  # none in stores of earlier versions
     short_side: int = Field(ge=1)
     drawing_side: Annotated[int, Field(ge=1, le=1024)] | None
 

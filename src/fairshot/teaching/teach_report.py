@@ -15,12 +15,8 @@ from fairshot.teaching.queries import Stored
 from fairshot.teaching.snapshot import Snapshot
 
 CLOSEST = 3
-FEW = (
-    2  # reassigned images of a class, or mistaken photos, that are not worth a warning, whatever their share
-)
-MISTAKEN_SHARE = (
-    0.5  # of the photos of a known class; if one other class was the answer for more, it is warned
-)
+FEW = 2  # reassigned images, or mistaken photos, that are not worth a warning whatever their share
+MISTAKEN_SHARE = 0.5  # of the photos of a known class; if more were answered with one other, it is warned
 
 
 @dataclass(frozen=True)
@@ -47,9 +43,7 @@ class TeachReport:
     reassigned: tuple[Reassigned, ...] = ()
     stored: int = 0  # stored images of other classes whose answers were compared
     changed: int = 0  # those of them whose answer changed, to whatever class
-    mistaken: tuple[
-        tuple[str, int], ...
-    ] = ()  # of a known class: other classes, and photos answered so before
+    mistaken: tuple[tuple[str, int], ...] = ()  # other classes, and photos of a known one answered so before
     skipped: Mapping[str, str] = field(default_factory=dict)  # files that cannot be read, and why
 
     @property
