@@ -391,7 +391,6 @@ def test_a_folder_of_collections_alone_is_refused_and_says_what_to_give(tmp_path
     with pytest.raises(NoRunsFound) as refused:
         find_runs([tmp_path / "results"])
     assert refused.value.collections == (tmp_path / "results" / "doodles",)
-    assert str(tmp_path / "results" / "doodles") in str(refused.value)
 
 
 def test_a_result_of_another_version_is_named_not_raised(tmp_path):

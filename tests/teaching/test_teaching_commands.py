@@ -407,8 +407,9 @@ def test_a_threshold_is_not_chosen_on_a_handful_of_images(tmp_path: Path) -> Non
     for index, image in enumerate(drawings("ant", 38)):
         Image.fromarray(image[:, :, 0]).save(tmp_path / "photos" / "ant" / f"{index:02}.png")
     arguments = ["evaluate", str(tmp_path / "store"), str(tmp_path / "photos"), "--choose-threshold"]
-    outcome = CliRunner().invoke(app, arguments)
-    assert "holds 19 of classes that the store knows; at least 20" in str(outcome.exception)
+    refused = CliRunner().invoke(app, arguments).exception
+    assert isinstance(refused, errors.TooFewHeldOut)
+    assert (refused.found, refused.expected) == (19, 20)
     with Store(tmp_path / "store") as store:
         assert [event.kind for event in store.history()] == ["new"]
 
