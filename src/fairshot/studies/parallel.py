@@ -8,15 +8,18 @@ import signal
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+
+import torch
 
 from fairshot.errors import TrainingStopped, UserError
 from fairshot.progress import SILENT
 from fairshot.studies.cluster import LogView, Task, ready, run_task, task_of
 from fairshot.studies.execute import RunStatus, StudyOptions
+from fairshot.studies.gpu_sharing import shared_gpu
 from fairshot.studies.plan import PlannedRun
 
 SECONDS_BETWEEN_LOOKS = 1.0  # at the logs of the runs
@@ -48,6 +51,12 @@ def run_in_processes(planned: Sequence[PlannedRun], options: StudyOptions) -> It
     A run that reads the base session or the split of another planned one begins when that one has ended.
     Closed early, it asks all runs to stop, which they do after a checkpoint.
     """
+    on_gpu = options.device != "cpu" and torch.cuda.is_available()
+    with shared_gpu() if on_gpu else nullcontext():
+        yield from _run_all(planned, options)
+
+
+def _run_all(planned: Sequence[PlannedRun], options: StudyOptions) -> Iterator[RunStatus]:
     deadline, call = time.time() + 60 * options.max_minutes, uuid.uuid4().hex
     sent = replace(options, reporter=SILENT)
     left, running = list(planned), list[_Started]()
