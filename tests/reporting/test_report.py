@@ -340,10 +340,10 @@ def test_collections_are_named_and_reported_only_where_they_are_given(tmp_path):
     assert f"1 run; to see it: fairshot report {trials}\n" in printed
     page = (tmp_path / "one" / "report.html").read_text()
     assert f"fairshot report {trials}</code> <small>1 run<" in page
-    assert "<h1>NCM on doodles</h1>" in page
+    assert "<h1>NCM on Doodles (Quick, Draw!)</h1>" in page
 
     page = write_report([tmp_path / "all", short], tmp_path / "both").read_text()
-    assert "<h1>NCM, SSS on doodles</h1>" in page
+    assert "<h1>NCM, SSS on Doodles (Quick, Draw!)</h1>" in page
     assert "SSS (epochs=97)" in page
     assert "short trainings&#39;</code>" not in page
 

@@ -289,7 +289,7 @@ def test_a_row_of_orders_without_a_line_of_its_own_is_on_the_page(tmp_path):
     for index, result in enumerate([*runs()[:1], *runs("ncm")[2:]]):
         write_run(tmp_path / f"run-{index}", result, features=False)
     page = write_report([tmp_path], tmp_path / "out").read_text()
-    assert "<h1>SSS on doodles</h1>" in page
+    assert "<h1>SSS on Doodles (Quick, Draw!)</h1>" in page
     (line,) = (tmp_path / "out" / "tables" / "class-orders.md").read_text().splitlines()[2:]
     assert line.startswith("| NCM (2 class orders) |")
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fairshot.benchmarks import DATASETS
 from fairshot.errors import UserError
 from fairshot.evaluation.metrics import Metrics, SessionMetrics
 from fairshot.evaluation.result import Result
@@ -87,6 +88,12 @@ class Group:
         """The benchmark as others publish on it; empty for own pictures, whatever their folder is called."""
         name, own = self.images
         return "" if own else name
+
+    @property
+    def benchmark_title(self) -> str:
+        """The benchmark as the authors of its dataset write it; own pictures by their folder."""
+        known = DATASETS.get(self.official)
+        return self.benchmark if known is None else known.title
 
     @property
     def session_count(self) -> int:

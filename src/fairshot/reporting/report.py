@@ -55,6 +55,12 @@ class BenchmarkSection:
         return {group.label: method_id(index) for index, group in enumerate(self.groups)}
 
     @property
+    def title(self) -> str:
+        """Its name for readers: that of a dataset as its authors write it."""
+        first = self.groups[0]
+        return self.name.replace(first.benchmark, first.benchmark_title, 1)
+
+    @property
     def has_namesake(self) -> bool:
         """Whether another section shows the pictures of another folder of the same name."""
         return self.name.startswith(f"{self.groups[0].benchmark} #")

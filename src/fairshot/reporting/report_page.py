@@ -75,7 +75,7 @@ def _title(benchmarks: Sequence[BenchmarkSection]) -> str:
     methods = dict.fromkeys(
         method_title(group.results[0].method) for one in benchmarks for group in one.groups
     )
-    names = dict.fromkeys(one.groups[0].benchmark for one in benchmarks)
+    names = dict.fromkeys(one.groups[0].benchmark_title for one in benchmarks)
     if not methods:
         return "No finished run yet"
     named = ", ".join(methods) if len(methods) <= MOST_NAMED else f"{len(methods)} methods"
