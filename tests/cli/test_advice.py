@@ -77,7 +77,7 @@ def test_a_command_is_advised_what_it_has():
     images = errors.OtherImages(Path("run"), "pixels")
     assert advised(images, "ablate") == "; name the folder of all benchmarks with --root"
     none = store_errors.NotAStore(Path("shop"))
-    assert advised(none, "predict") == ": fairshot new shop --from RUN, or --backbone NAME"
+    assert advised(none, "predict") == ": fairshot new shop for photos, or with --from RUN on a run of yours"
     assert advised(errors.NoGPU(), "predict") == ""
 
 

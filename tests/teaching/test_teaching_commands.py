@@ -526,7 +526,7 @@ def test_onnx_gives_the_same_answers(trained: Path, doodles: Path, tmp_path: Pat
         (["new", "x", "--backbone", "resnet0"], UnknownBackbone, "nor a model of timm"),
         (["new", "x", "--backbone", "resnet18", "--weights", "no.file"], UnusableWeights, "--weights"),
         (["new", "x", "--backbone", "resnet18", "--base", "nowhere"], errors.NoBaseFolder, "--base"),
-        (["teach", "nowhere", "okapi", "store"], errors.NotAStore, "fairshot new nowhere --from RUN"),
+        (["teach", "nowhere", "okapi", "store"], errors.NotAStore, "fairshot new nowhere for photos"),
         (["forget", "store", "yeti"], errors.UnknownClass, "fairshot classes store"),
         (["rename", "store", "ant", "bee"], errors.ClassExists, "fairshot merge STORE 'ant' 'bee'"),
         (["export", "nowhere", "model.pt"], UserError, "ends in .onnx"),

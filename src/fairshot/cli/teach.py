@@ -63,7 +63,10 @@ def teach_command(
 def _teach_folder(store: Path, folder: Path, dry_run: bool, warn_share: float | None) -> None:
     """Teach all sub-folders of a folder."""
     if not folder.is_dir():
-        raise UserError(f"give the photos of the class {folder}, or a folder that holds a folder per class")
+        raise UserError(
+            f"{folder} is not a folder; give one that holds a folder of photos per class, or the name of a "
+            "class and its photos"
+        )
     with teaching.Store(store) as opened:
         done = teaching.teach_folder(
             opened, folder, ConsoleReporter(), dry_run, **given(warn_share=warn_share)

@@ -13,7 +13,7 @@ class NotAStore(UserError):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        super().__init__(f"{folder} is not a store; make one from a run or from a pretrained backbone")
+        super().__init__(f"{folder} is not a store; make one first")
 
 
 class FolderExists(UserError):
