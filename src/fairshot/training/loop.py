@@ -120,6 +120,52 @@ class Objective(nn.Module):
         return size
 
 
+@dataclass(frozen=True)
+class Phase:
+    """One phase of a training: its settings and batches, and how far it is."""
+
+    name: str
+    settings: TrainingSettings
+    batches: Batches
+    total: int  # steps
+    state: TrainingState
+    checkpoints: Checkpoints | None
+
+    @property
+    def suffix(self) -> str:
+        """The phase as messages name it; nothing for the one that every training has."""
+        return "" if self.name == BASE else f" in {self.name}"
+
+    def learning_rate(self) -> float:
+        """Return the learning rate of the next step: a linear warm-up, then a cosine to zero."""
+        highest, step = self.settings.learning_rate, self.state.step
+        warmup = min(self.settings.warmup_epochs * self.batches.steps_per_epoch, self.total / 2)
+        if step < warmup:
+            return highest * (step + 1) / warmup
+        return highest * (1 + math.cos(math.pi * (step - warmup) / (self.total - warmup))) / 2
+
+    def view_size(self, full: int) -> int:
+        """Return the pixels per side of the views of the next step."""
+        low = self.settings.low_resolution
+        early = self.state.step < self.settings.low_resolution_share * self.total
+        return low if low and early else full
+
+    def check_finite(self) -> None:
+        """Refuse to go on with a loss or weights that are not finite."""
+        bad = self.state.first_bad_step()
+        if bad is not None:
+            name = "" if self.name == BASE else self.name
+            raise TrainingDiverged(bad, self.total, self.settings.learning_rate, name)
+
+    def write_checkpoint(self, stop: bool, alone: bool) -> None:
+        """Write a checkpoint if one is due; one that is not finite is for the epoch's end, which all see."""
+        if self.checkpoints and (stop or self.state.step == self.total or self.checkpoints.due()):
+            if alone:
+                self.check_finite()
+            if alone or self.state.first_bad_step() is None:
+                self.checkpoints.write(self.state.checkpoint())
+
+
 @dataclass
 class Trainer:
     """Trains objectives under one set of settings."""
@@ -154,37 +200,45 @@ class Trainer:
         A method that trains in several phases names each; a phase may have settings of its own.
         """
         settings = settings or self.settings
-        fabric, in_phase = self.fabric, "" if phase == BASE else f" in {phase}"
+        fabric = self.fabric
         batches = self._batches(objective, data, settings)
         share_batch_norms(objective, fabric)
         objective.to(fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         step = Step(objective, self.views, batches.channels)
         epochs = self._epochs(step, batches, settings, phase)
-        total = epochs * batches.steps_per_epoch
         sgd = _sgd(objective, settings)
         loss_of, optimiser = fabric.setup(_compiled(step, fabric) if self.compiled else step, sgd)
 
         checkpoints = Checkpoints(self.folder / phase, self.reporter) if self.folder else None
         digest = data.sha256() if checkpoints else ""
         state = TrainingState(objective, sgd, settings.average_decay, digest, batches.steps_per_epoch)
+        current = Phase(phase, settings, batches, epochs * batches.steps_per_epoch, state, checkpoints)
         if checkpoints and (last := checkpoints.read_last()):
             state.load(last, checkpoints.folder)
             self.earlier_seconds += state.seconds
-            self.reporter.say(f"going on from step {state.step}{in_phase}")
+            self.reporter.say(f"going on from step {state.step}{current.suffix}")
+        self._loop(current, objective, loss_of, optimiser)
+        state.adopt_average()
+        self.compile_seconds += state.compile_seconds
+        self.images += state.images * fabric.world_size
+        self.base_epochs = epochs if phase == BASE else self.base_epochs
+        self.history = self._curve(state)
 
+    def _loop(
+        self, phase: Phase, objective: Objective, loss_of: Callable[..., Tensor], optimiser: Any
+    ) -> None:
+        """Take all steps of a phase that are left, or stop early with a checkpoint."""
+        fabric, batches, state, total = self.fabric, phase.batches, phase.state, phase.total
         compiled_sizes: set[int] = set()
         fastest_step, step_ended, note = math.inf, time.monotonic(), ""
         with (
             watch_for_interruption() as interrupted,
-            self.reporter.track(f"training{in_phase}", total, state.step) as advance,
+            self.reporter.track(f"training{phase.suffix}", total, state.step) as advance,
         ):
             while state.step < total:
-                rate = _learning_rate(state.step, total, batches.steps_per_epoch, settings)
-                for group in sgd.param_groups:
+                rate, size = phase.learning_rate(), phase.view_size(self.size)
+                for group in state.sgd.param_groups:
                     group["lr"] = rate
-                size = self.size
-                if settings.low_resolution and state.step < settings.low_resolution_share * total:
-                    size = settings.low_resolution
 
                 began = time.monotonic()
                 objective.train()
@@ -208,7 +262,7 @@ class Trainer:
                 step_ended = time.monotonic()
                 if epoch_ends:
                     if not math.isfinite(loss_sum) or state.step == total:
-                        self._check_finite(state, total, settings, phase)
+                        phase.check_finite()
                     note = state.close_epoch(loss_sum, rate, batches.batch)
                     if self.after_epoch is not None:
                         self.after_epoch(self._curve(state))
@@ -216,19 +270,10 @@ class Trainer:
 
                 next_ends = time.monotonic() + (fastest_step if state.step < total else 0)
                 stop = self._must_stop(interrupted() or next_ends > self.deadline, state.step)
-                due = checkpoints and (stop or state.step == total or checkpoints.due())
-                if checkpoints and due and fabric.global_rank == 0:
-                    if fabric.world_size == 1:  # else this is for the end of the epoch, which all see
-                        self._check_finite(state, total, settings, phase)
-                    if fabric.world_size == 1 or state.first_bad_step() is None:
-                        checkpoints.write(state.checkpoint())
+                if fabric.global_rank == 0:
+                    phase.write_checkpoint(stop, alone=fabric.world_size == 1)
                 if stop:
-                    raise TrainingStopped(f"stopped after {state.step} of {total} steps{in_phase}")
-        state.adopt_average()
-        self.compile_seconds += state.compile_seconds
-        self.images += state.images * fabric.world_size
-        self.base_epochs = epochs if phase == BASE else self.base_epochs
-        self.history = self._curve(state)
+                    raise TrainingStopped(f"stopped after {state.step} of {total} steps{phase.suffix}")
 
     def _curve(self, state: TrainingState) -> list[Row]:
         """Return the training curve of earlier phases and of this one, which counts on from them."""
@@ -277,12 +322,6 @@ class Trainer:
         with torch.no_grad(), own_random_numbers(self.fabric.device), self.fabric.autocast():
             copied(pictures.buffer, pictures.offsets, pictures.sizes, labels, noise, self.size)
         return (sum(int(each.images_passed) for each in counters) - before) * self.fabric.world_size
-
-    def _check_finite(self, state: TrainingState, total: int, settings: TrainingSettings, phase: str) -> None:
-        """Refuse to go on with a loss or weights that are not finite."""
-        bad = state.first_bad_step()
-        if bad is not None:
-            raise TrainingDiverged(bad, total, settings.learning_rate, "" if phase == BASE else phase)
 
     def _must_stop(self, asked: bool, step: int) -> bool:
         """Say whether to stop; several processes stop after the same step."""
@@ -338,10 +377,3 @@ def _compiled(step: nn.Module, fabric: Fabric) -> nn.Module:
     keep_compiled()
     options: dict[str, Any] = {"triton.cudagraphs": fabric.world_size == 1}
     return cast(nn.Module, torch.compile(step, dynamic=False, options=options))
-
-
-def _learning_rate(step: int, total: int, steps_per_epoch: int, settings: TrainingSettings) -> float:
-    warmup = min(settings.warmup_epochs * steps_per_epoch, total / 2)
-    if step < warmup:
-        return settings.learning_rate * (step + 1) / warmup
-    return settings.learning_rate * (1 + math.cos(math.pi * (step - warmup) / (total - warmup))) / 2
