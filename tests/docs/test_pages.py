@@ -81,6 +81,24 @@ def test_every_command_is_one_that_the_command_line_takes(page):
         parse(["0" if word == "S" else word for word in line.words])  # S stands for any seed
 
 
+def test_the_architecture_points_to_files_and_names_that_exist():
+    """A name behind a file, in the same cell of a table, stands in that file."""
+    cells = re.split(r"[|\n]", (ROOT / "docs" / "architecture.md").read_text())
+    pointed = 0
+    for cell in cells:
+        file = None
+        for word in re.findall(r"`([^`]+)`", cell):
+            if re.fullmatch(r"\w[\w/]*/(\w+\.\w+)?", word):
+                homes = [folder / word for folder in (ROOT / "src" / "fairshot", ROOT / "src", ROOT)]
+                found = [path for path in homes if path.exists()]
+                assert found, word
+                file = found[0]
+            elif file is not None and file.is_file() and re.fullmatch(r"[A-Za-z_.]+", word):
+                assert re.search(rf"\b{word.rpartition('.')[2]}\b", file.read_text()), (file, word)
+                pointed += 1
+    assert pointed > 20
+
+
 APP = typer.main.get_command(app)
 
 

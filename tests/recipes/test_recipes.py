@@ -145,6 +145,19 @@ def test_every_setting_is_explained():
         assert all(field.description.endswith(".") for field in settings.model_fields.values()), settings
 
 
+def test_every_setting_is_set_by_a_recipe_or_named_on_a_page():
+    recipes = [yaml.safe_load(path.read_text()) for path in PACKAGED.rglob("*.yaml")]
+    used = {key for recipe in recipes for key, _ in flat(recipe)}
+    pages = "".join(path.read_text() for path in (Path(__file__).parents[2] / "docs").glob("*.md"))
+    named = set(re.findall(r"`(?:\w+\.)?(\w+)(?:: [^`]*)?`", pages))
+    sections = {"benchmark": StreamSettings, "model": ModelSettings, "views": ViewSettings}
+    kinds = [*sections.items(), ("training", TrainingSettings)]
+    kinds += [("method", method.Settings) for method in methods().values()]
+    for section, settings in kinds:
+        unknown = [key for key in settings.model_fields if f"{section}.{key}" not in used]
+        assert set(unknown) <= named, settings
+
+
 @pytest.mark.parametrize("name", recipe_names())
 def test_a_recipe_that_is_shown_reads_back(name, tmp_path):
     recipe = load_recipe(name, ["training.weight_decay=1.0e-5"], seed=3)
