@@ -8,7 +8,7 @@ import io
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,14 +107,19 @@ def run(recipe: Recipe, options: RunOptions) -> Result | None:
     # before anything is written: it may refuse its settings
     method = build_method(recipe, stream, trained=options.base is not None)
     first = options.fabric.is_global_zero
-    with _prepared(recipe, options) if first else nullcontext(), _logged(recipe, options, first) as log:
+    tracking = options.tracking if first else UNTRACKED
+    with (
+        _prepared(recipe, options) if first else nullcontext(),
+        closing(RunLog(options.out, recipe, tracking)) as log,
+    ):
         options.fabric.barrier()  # the folder is in order before anybody reads it
         if (options.out / RESULT).is_file():
             options.reporter.say(RunFinished(options.out, trial=options.prepare is not None))
-            result = Result.read(options.out) if first else None
-            if log is not None and result is not None:
-                log.log_training(_read_csv(options.out / TRAINING))
-                log.log_result(result)
+            if not first:
+                return None
+            result = Result.read(options.out)
+            log.log_training(_read_csv(options.out / TRAINING))
+            log.log_result(result)
             return result
         if split is not None and first:
             split.write(options.out)
@@ -123,25 +128,11 @@ def run(recipe: Recipe, options: RunOptions) -> Result | None:
         return _run(recipe, stream, method, options, log)
 
 
-@contextmanager
-def _logged(recipe: Recipe, options: RunOptions, first: bool) -> Iterator[RunLog | None]:
-    """Give the log of a run, if it is logged to a tracker and this process is the one that writes."""
-    if not (first and options.tracking.names):
-        yield None
-        return
-    log = RunLog(options.out, recipe, options.tracking)
-    try:
-        yield log
-    finally:
-        log.close()
-
-
 def _run(
-    recipe: Recipe, stream: Stream, method: Method[Any], options: RunOptions, log: RunLog | None
+    recipe: Recipe, stream: Stream, method: Method[Any], options: RunOptions, log: RunLog
 ) -> Result | None:
     """Train or load the base session, go through the other sessions, write what came of it."""
-    if log is not None:
-        log.open()
+    log.open()
     began = time.monotonic()
     trainer = Trainer(
         fabric=options.fabric,
@@ -153,7 +144,7 @@ def _run(
         reporter=options.reporter,
         deadline=began + 60 * options.max_minutes,
         compiled=options.compiled,
-        after_epoch=None if log is None else log.log_training,
+        after_epoch=log.log_training,
     )
     if options.base is None:
         _warn_if_slow(recipe, method, options)
@@ -177,9 +168,8 @@ def _run(
     trained_for = _trained_for(trainer, options.base)
     result = _result(recipe, stream, options, method, outcome, seconds, curve, trained_for)
     result.write(options.out)
-    if log is not None:
-        log.log_training(trainer.history)  # of checkpoints, if an earlier call did not log them
-        log.log_result(result)
+    log.log_training(trainer.history)  # of checkpoints, if an earlier call did not log them
+    log.log_result(result)
     return result
 
 

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy, kl_div, normalize
 
 from fairshot.classifiers.similarity import similarity
 from fairshot.methods.finetuning import minimise
-from fairshot.methods.method import MethodCard, MethodSettings
+from fairshot.methods.method import MethodCard
 from fairshot.methods.prototype_method import CosineObjective, CosineSettings, PrototypeMethod
 from fairshot.models.embedder import Embedder, Features
 
@@ -95,13 +95,8 @@ class FCIL(PrototypeMethod[FCILSettings]):
     )
     decision_settings = frozenset({"information_weight", "structure_weight", "steps", "learning_rate"})
     buffers = (*PrototypeMethod.buffers, "refined")
+    only_means = False  # fine-tuning weighs all shots alike
     refined: Tensor  # (C, V, d)
-
-    @classmethod
-    def weighs_images(cls, settings: MethodSettings) -> bool:
-        """Fine-tuning weighs all shots alike."""
-        del settings
-        return False
 
     def objective(self) -> EmbeddingInfomax:
         return EmbeddingInfomax(self.embedder, self.base_classes, self.settings)

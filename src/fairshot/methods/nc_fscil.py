@@ -166,6 +166,7 @@ class NCFSCIL(ProjectorMethod[NCFSCILSettings]):
     decision_settings = frozenset({"steps", "learning_rate", "gradient_norm", "blending", "blended_share"})
     buffers = (*ProjectorMethod.buffers, "vertices")
     fixed_buffers = ("vertices",)
+    only_means = False  # fine-tuning weighs all shots alike
     vertices: Tensor  # (total classes, width)
 
     def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:
@@ -180,12 +181,6 @@ class NCFSCIL(ProjectorMethod[NCFSCILSettings]):
         embedder.follow_with(Neck(embedder.width, width), width)
         self.vertices = simplex_etf(self.total_classes, width)
         return embedder
-
-    @classmethod
-    def weighs_images(cls, settings: MethodSettings) -> bool:
-        """Fine-tuning weighs all shots alike."""
-        del settings
-        return False
 
     def objective(self) -> DotRegression:
         return DotRegression(self.embedder, self.vertices, self.settings)

@@ -54,6 +54,7 @@ class PrototypeMethod(Method[SettingsT], Generic[SettingsT]):
     """Stores the mean feature g of each class and view; new classes change nothing that is stored."""
 
     buffers: ClassVar[tuple[str, ...]] = ("prototypes", "counts")
+    only_means: ClassVar[bool] = True  # whether nothing but mean features is learnt from shots
     prototypes: Tensor  # (C, V, d)
     counts: Tensor  # (C,) pictures behind each prototype, or the sum of their weights
 
@@ -80,9 +81,9 @@ class PrototypeMethod(Method[SettingsT], Generic[SettingsT]):
 
     @classmethod
     def weighs_images(cls, settings: MethodSettings) -> bool:
-        """Means can be weighted; a method that learns otherwise from its shots says that it cannot."""
+        """Means can be weighted."""
         del settings
-        return True
+        return cls.only_means
 
     def similarities(self, features: Features) -> Tensor:
         """Return how similar each picture is to each class seen (N, C): the cosine with its prototype."""

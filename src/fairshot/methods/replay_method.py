@@ -10,7 +10,6 @@ from torch import Tensor
 
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.benchmarks.stream import LabelledPictures
-from fairshot.methods.method import MethodSettings
 from fairshot.methods.prototype_method import CosineMethod, CosineT
 from fairshot.models.embedder import Features
 from fairshot.models.pixels import DevicePictures
@@ -24,15 +23,10 @@ class ReplayMethod(CosineMethod[CosineT], Generic[CosineT]):
     """
 
     frozen = False
+    only_means = False  # fine-tuning weighs all shots alike
     buffers = (*CosineMethod.buffers, "exemplars", "exemplar_labels")
     exemplars: Tensor  # (M, C, size, size) uint8, test views
     exemplar_labels: Tensor  # (M,)
-
-    @classmethod
-    def weighs_images(cls, settings: MethodSettings) -> bool:
-        """Fine-tuning weighs all shots alike."""
-        del settings
-        return False
 
     @abstractmethod
     def choose_exemplars(self, features: Features, labels: Tensor) -> Tensor:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from functools import cached_property
+from statistics import fmean
+from typing import Any
 
 from fairshot.evaluation.metrics import Metrics
 from fairshot.evaluation.result import Result
@@ -46,26 +48,21 @@ class PairedTest:
     @property
     def p_t(self) -> float | None:
         """The two-sided p of the paired t test; None for a single pair or differences that are all equal."""
-        from scipy.stats import t  # takes a second to import
-
-        if self._error is None:
-            return None
-        return float(2 * t.sf(abs(self.mean / self._error), len(self.differences) - 1))
+        return None if self._t_test is None else float(self._t_test.pvalue)
 
     @property
     def half_width(self) -> float | None:
         """Half the confidence interval of the mean difference, by t."""
-        from scipy.stats import t
-
-        if self._error is None:
+        if self._t_test is None:
             return None
-        return float(t.ppf((1 + CONFIDENCE) / 2, len(self.differences) - 1) * self._error)
+        interval = self._t_test.confidence_interval(CONFIDENCE)
+        return float(interval.high - interval.low) / 2
 
-    @property
-    def _error(self) -> float | None:
-        count = len(self.differences)
-        deviation = stdev(self.differences) if count > 1 else 0.0
-        return deviation / count**0.5 if deviation else None
+    @cached_property
+    def _t_test(self) -> Any:
+        from scipy.stats import ttest_1samp  # takes a second to import
+
+        return ttest_1samp(self.differences, 0) if len(set(self.differences)) > 1 else None
 
 
 def sign_flip_p(differences: Sequence[float]) -> float:
