@@ -13,7 +13,7 @@ from fairshot.classifiers.dual import DualClassifier, MixtureSettings, Prototype
 from fairshot.methods.method import Method, MethodSettings
 from fairshot.methods.mixing import Distribution, FusedObjective, mixtures
 from fairshot.models.embedder import Embedder, Features, ModelSettings
-from fairshot.models.flips import FlipViews
+from fairshot.models.flips import FlipViews, flipped
 from fairshot.models.heads import CosineHead, cosine_cross_entropy
 from fairshot.settings import ShareRange
 
@@ -76,7 +76,7 @@ class Stimulation(FusedObjective):
         images, targets, weights = self.fuse(views, labels, noise)
         rows = self.components * targets
         if self.settings.intra:  # flip and fusion commute: fuse first, flip once
-            images, rows = torch.cat([images, images.flip(2)]), torch.cat([rows, rows + 1])
+            images, rows = torch.cat([images, flipped(images)]), torch.cat([rows, rows + 1])
             weights = weights.repeat(2)
         _, features = self.embedder(images)
         losses = cosine_cross_entropy(self.head(features), rows, self.settings.scale)
