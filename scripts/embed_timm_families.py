@@ -1,7 +1,7 @@
 """Embed with one small model of every family of timm: which give features, which are refused, and why.
 
 python scripts/embed_timm_families.py [FAMILY...]; a family is a file of timm/models. It takes minutes of one
-core. The tests do the same with families whose width is not what timm records, and some others.
+core. The tests measure the width of all of them without weights, and embed with some.
 """
 
 from __future__ import annotations
