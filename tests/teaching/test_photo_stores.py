@@ -140,6 +140,21 @@ def test_a_single_class_has_a_confidence_of_its_own() -> None:
     assert made_before.confidence(none, 1).known == several.known
 
 
+def test_a_few_base_photos_leave_unknown_to_the_prior(tmp_path: Path) -> None:
+    """Three held-out photos cannot be fitted to, and photos taught later tell nothing of base classes."""
+    for channel, name in enumerate(("red", "green", "blue")):
+        (tmp_path / "base" / name).mkdir(parents=True)
+        for index in range(5):
+            noise = np.random.default_rng(index).integers(0, 256, (60, 60, 3), dtype=np.uint8)
+            noise[..., channel] //= 8
+            Image.fromarray(noise).save(tmp_path / "base" / name / f"{index}.png")
+    with Store.create(tmp_path / "store", from_backbone(base=tmp_path / "base")) as store:
+        (black,) = store.predict([np.zeros((60, 60, 3), dtype=np.uint8)])
+        assert black.answer is None
+        store.teach("black", [np.zeros((60, 60, 3), dtype=np.uint8)])
+        assert store.snapshot().confidence.threshold > 0
+
+
 def test_every_classifier_is_measured_on_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(photo_stores, "TASKS", (Task("three", BIRDS, 3),))
     monkeypatch.setattr(photo_stores, "SIZES", (1, 3))

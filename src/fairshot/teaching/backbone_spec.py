@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -57,7 +58,7 @@ def from_backbone(
     network = Network(Embedder(settings, channels=3))
     space, prior = _background(settings, network)
     if base is not None:
-        return _with_base(network, space, base, origin, epochs, max_minutes, reporter)
+        return _with_base(network, space, prior, base, origin, epochs, max_minutes, reporter)
     none = torch.zeros(0, *network.shape)
     classifier = photo_classifier(space, {"g": none, "g_tilde": none}, torch.zeros(0, dtype=torch.int64), 0)
     confidence = Confidence() if prior is None else prior.confidence(Trials.none(), classes=0)
@@ -82,6 +83,7 @@ def _origin_of_weights(settings: ModelSettings) -> dict[str, str]:
 def _with_base(
     network: Network,
     space: PhotoSpace,
+    prior: Prior | None,
     folder: Path,
     origin: dict[str, str],
     epochs: int,
@@ -109,7 +111,12 @@ def _with_base(
             classifier = dual_classifier(space, sr, base.g, base.labels, base.classes)
     origin = origin | {"base": str(folder)}
     spec = StoreSpec(network, classifier, stream.class_names, origin=origin, remark=remark)
-    return with_images(spec, stream, reporter)
+    spec = with_images(spec, stream, reporter)
+    if prior is not None and spec.confidence.automatic and network.embedder.sr is None:
+        # too few held-out images to fit to; photos taught later tell nothing about base classes
+        confidence = prior.confidence(Trials.none(), base.classes).model_copy(update={"automatic": False})
+        spec = replace(spec, confidence=confidence)
+    return spec
 
 
 def _sr_if_it_pays(
