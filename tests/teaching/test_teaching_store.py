@@ -226,7 +226,7 @@ def test_report_tells_what_the_class_did(store: Store) -> None:
     assert reassigned["yak"].count == answers.count("auk")
     assert reassigned["yak"].of == 3
     assert kept.stored == 4 * 3 + 3
-    assert kept.sentence().startswith("auk: 3 photos, closest to yak (1.00); takes ")
+    assert kept.sentence().startswith("auk: 3 photos, closest to yak (1.00); 1 of 15 images ")
     assert [line for line in kept.warnings if "from yak" in line] if reassigned["yak"].count > 2 else True
 
 
