@@ -242,7 +242,7 @@ def test_gates_are_not_chosen_on_images_that_were_trained_on(folder, curves):
     for extra in (["--novel", "4"], ["--held-out", "40"]):
         refused = fairshot(folder, "tradeoff", "components/resistance", *PSEUDO, *extra)
         assert refused.process.exitcode == 2
-        assert "split1 holds a training on other pseudo-novel classes or images" in refused.stderr
+        assert "split1 holds" in refused.stderr  # another training: fewer images take more epochs
     assert chosen.read_bytes() == before
 
 
