@@ -41,6 +41,17 @@ def test_sizes_that_no_image_has_are_refused(width: int, tmp_path: Path) -> None
         import_photos(tmp_path / "tasks.json", tmp_path / "out")
 
 
+def test_an_image_of_very_many_boxes_is_refused(tmp_path: Path) -> None:
+    export = write_export(tmp_path)
+    document = json.loads(export.read_text())
+    first = document["annotations"][0]
+    document["annotations"] = [first | {"bbox": [1, 1, 30 + n / 1000, 30]} for n in range(1001)]
+    export.write_text(json.dumps(document))
+    with pytest.raises(ExportRefused, match="1,001 boxes"):
+        import_photos(export, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("reference", ["pipe.jpg", "elsewhere/pipe.jpg"])
 def test_a_pipe_among_images_is_not_read(reference: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jpg")

@@ -116,6 +116,12 @@ def test_addresses_that_nothing_can_be_sent_to(url: str) -> None:
         Mqtt("mqtt://host:port", "shop")
 
 
+@pytest.mark.parametrize("topic", ["birds/+", "%23", "a%00b", "a%0Ab", 1000 * "a"])
+def test_topics_that_nobody_may_publish_to(topic: str) -> None:
+    with pytest.raises(BadAddress):
+        Mqtt(f"mqtt://host/{topic}", "shop")
+
+
 # MQTT, against a real broker
 
 BROKER = shutil.which(

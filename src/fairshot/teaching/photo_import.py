@@ -27,6 +27,7 @@ MARGIN = 0.1  # of the width and height of a box, added on each side
 SMALLEST = 8  # pixels per side of a crop that is worth keeping
 QUALITY = 95  # of the JPEGs that crops are written as
 MOST_BYTES = 2**28  # of an image file
+MOST_BOXES = 1000  # of an image: each becomes a file that may be as large as the image
 SAME_SHAPE = 0.02  # by which the sides of an image may relate otherwise than in the export
 WITHOUT_LOSS = {".png", ".bmp", ".gif", ".tif", ".tiff"}  # crops of which are PNGs
 UPLOADED = re.compile(r"^[0-9a-f]{8}-")  # what Label Studio puts before the names of uploaded files
@@ -91,6 +92,8 @@ def _photos_of(
         yield name, f"{stem}-{_short(image.reference)}{path.suffix.lower()}", path.read_bytes()
     if not image.boxes:
         return
+    if len(image.boxes) > MOST_BOXES:
+        raise UserError(f"it has {len(image.boxes):,} boxes; at most {MOST_BOXES:,} are cut out of an image")
     pixels = read_image(path)
     _check_shape(image, pixels)
     suffix = ".png" if path.suffix.lower() in WITHOUT_LOSS else ".jpg"

@@ -21,6 +21,7 @@ from fairshot.watching.receivers import Record, Unreachable
 
 TIMEOUT = 10.0  # seconds for the broker to acknowledge an answer
 PORTS = {"mqtt": 1883, "mqtts": 8883}
+NOT_IN_TOPICS = re.compile(r"[+#\x00-\x1f\ud800-\udfff]|.{1000}")  # of those that one publishes to
 ONLINE, OFFLINE = "online", "offline"
 UNKNOWN_IF_NONE = "{{ value_json.answer if value_json.answer else 'unknown' }}"
 
@@ -43,15 +44,17 @@ class Mqtt:
             host = parts.hostname or ""
         except (ValueError, KeyError):
             host = ""
+        what = "the address of the MQTT broker"
         if not host:
-            raise BadAddress(
-                "the address of the MQTT broker", "mqtt://HOST, mqtts://HOST, or with :PORT/TOPIC"
-            )
+            raise BadAddress(what, "mqtt://HOST, mqtts://HOST, or with :PORT/TOPIC")
+        prefix = unquote(parts.path).strip("/") or "fairshot"
+        if NOT_IN_TOPICS.search(prefix):
+            raise BadAddress(what, "a topic without + and #, of fewer than 1,000 characters")
         self.device, self.reporter = device, reporter
         # Two devices of one name in other scripts, or with other signs, are still two.
         plain = re.sub(r"[^a-z0-9]+", "_", device.lower()).strip("_")
         self.node = plain if plain == device.lower() else f"{plain}_{identity(device)[:6]}".lstrip("_")
-        self.topic = f"{unquote(parts.path).strip('/') or 'fairshot'}/{self.node}"
+        self.topic = f"{prefix}/{self.node}"
         self._client = Client(CallbackAPIVersion.VERSION2, client_id=f"fairshot_{self.node}")
         if parts.username or password:
             given = unquote(parts.password) if parts.password else password
