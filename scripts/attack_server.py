@@ -4,8 +4,8 @@
 
 A hundred clients send requests of twenty images each, without a pause. The server is a process of its own,
 with a store of photos and an untrained network, as in tests/security/test_memory.py, which asserts all but
-the seconds. Attackers are on other machines in life; here they are a process of the lowest priority, which
-takes what the server leaves of the cores, and the honest client has another address (127.0.0.2) than theirs.
+the seconds. Attackers are a process of their own, which shares the cores with the server; the honest client
+has another address (127.0.0.2) than theirs.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ from support.servers import Served
 from support.stores import store_spec
 
 
-def attack(url: str, images: list[bytes], attackers: int, nice: int) -> None:
+def attack(url: str, images: list[bytes], attackers: int) -> None:
     """Send requests of twenty images, from a process of its own, until it is killed."""
-    os.nice(nice)
 
     def send(content: bytes) -> None:
         while True:
@@ -77,7 +76,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--attackers", type=int, default=100)
     parser.add_argument("--requests", type=int, default=20, help="of the honest client, one after the other")
-    parser.add_argument("--nice", type=int, default=19, help="of the attackers")
     options = parser.parse_args()
     torch.manual_seed(0)
     network = Network(
@@ -97,7 +95,7 @@ def main() -> None:
         try:
             alone = [ask(served.url) for _ in range(3)][-1]
             attack_process = multiprocessing.get_context("spawn").Process(
-                target=attack, args=(served.url, worst, options.attackers, options.nice), daemon=True
+                target=attack, args=(served.url, worst, options.attackers), daemon=True
             )
             attack_process.start()
             time.sleep(10)
