@@ -19,7 +19,6 @@ from fairshot.benchmarks.stream import LabelledPictures, Stream
 from fairshot.classifiers.combination import separate_answers
 from fairshot.classifiers.dual import DualClassifier, PrototypeSettings
 from fairshot.classifiers.gate import Projected, TransferableClassifier
-from fairshot.classifiers.similarity import directions
 from fairshot.classifiers.whitening import ClassCovariances, WithinClassCovariance, tukey
 from fairshot.evaluation.metrics import Counts, Metrics, metrics_from_counts
 from fairshot.methods.method import Method
@@ -64,7 +63,6 @@ class FeatureBank:
         self.classifier = DualClassifier.fit(PrototypeSettings(), features, train.labels, self.base_classes)
         self.g = torch.cat([each.g for each in images])
         self.g_tilde = torch.cat([each.g_tilde for each in images])
-        self.directions_tilde = directions(self.g_tilde)
         self.covariance = cache(self._covariance)
         self.tukey = lru_cache(1)(partial(tukey, self.g))
 
@@ -148,10 +146,10 @@ class CachedStream:
     def _specific_answers(self, gamma: float) -> list[Tensor]:
         """The classes that g~ answers after each session (N,), with Resistance if gamma is not 0."""
         settings, answers = PrototypeSettings(resistance=gamma > 0, gamma=gamma), []
-        directions_tilde = self.bank.directions_tilde[self.tests.rows]
+        g_tilde = self.bank.g_tilde[self.tests.rows]
         for classifier, images in zip(self.classifiers, self.images, strict=True):
-            P_tilde = replace(classifier, settings=settings).resisting_prototypes
-            answers.append((directions_tilde[:images] @ directions(P_tilde).T).argmax(1))
+            scores = replace(classifier, settings=settings).specific_scores(g_tilde[:images])
+            answers.append(scores.argmax(1))
         return answers
 
     def through(self, projection: Projection, gates: Iterable[Gate]) -> list[Metrics]:
