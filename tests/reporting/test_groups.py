@@ -143,9 +143,9 @@ def test_recipes_are_understood():
 @pytest.mark.parametrize(
     ("name", "engine"),
     [
-        ("cifar100/sss_gate", "torch, continuous crops, average 0.9995"),
-        ("cifar100/ncm", "timm, torchvision crops, no average"),
-        ("cifar100/teen_authors", "timm, padded crops, no average, AutoAugment, Cutout"),
+        ("cifar100/sss_gate", "torch initialisation, continuous crops, average 0.9995"),
+        ("cifar100/ncm", "timm initialisation, torchvision crops, no average"),
+        ("cifar100/teen_authors", "timm initialisation, padded crops, no average, AutoAugment, Cutout"),
         ("cub200/ncm-lite0", "pretrained, torchvision crops, no average"),
     ],
 )

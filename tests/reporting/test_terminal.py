@@ -7,16 +7,21 @@ import pytest
 from rich.console import Console
 
 from fairshot.methods import methods
+from fairshot.recipes import load_recipe
 from fairshot.reporting.groups import group_results
 from fairshot.reporting.measures import SESSION_MEASURES, SUMMARY_MEASURES
-from fairshot.reporting.terminal import side_by_side
+from fairshot.reporting.terminal import conditions_table, side_by_side
 from support.results_factory import make_result
 
 
-def printed(results, width=80):
+def rendered(shown, width=80):
     console = Console(file=io.StringIO(), width=width, color_system=None)
-    console.print(side_by_side(results, width))
+    console.print(shown)
     return console.file.getvalue()
+
+
+def printed(results, width=80):
+    return rendered(side_by_side(results, width), width)
 
 
 def rows(text):
@@ -84,3 +89,17 @@ def test_nine_sessions_fit_into_80_columns_with_the_longest_name_of_a_method():
     results = [make_result(method, sizes=(12, *[2] * 8)) for method in (max(methods(), key=len), "sss")]
     lines = printed(results).splitlines()
     assert [line.split() for line in lines if line.split()[:1] == ["session"]] == [["session", *"012345678"]]
+
+
+def test_conditions_are_told_once_where_all_share_them_and_compared_where_they_differ():
+    recipes = {name: load_recipe(f"doodles/{name}").as_dict() for name in ("ncm", "sss")}
+    text = rendered(conditions_table([make_result(name, recipe=recipe) for name, recipe in recipes.items()]))
+    alike, _, table = text.partition("\nmethod ")
+    assert "backbone: tiny; " in alike
+    assert "keeps pictures: no" in " ".join(alike.split())
+    header, _, *lines = table.splitlines()
+    assert header.split() == ["epochs", "passes", "stores"]
+    assert [line.split()[:3] for line in lines] == [["NCM", "40", "1"], ["SSS", "28", "2"]]
+    alone = rendered(conditions_table([make_result("ncm", recipe=recipes["ncm"])]))
+    assert "alike" not in alone
+    assert "tiny" in alone

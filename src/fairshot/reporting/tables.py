@@ -441,7 +441,8 @@ def _engine(result: Result) -> str:
     model, views, training = (section(recipe, name) for name in ("model", "views", "training"))
     if not {"initialisation", "crop_rule", "average_decay"} <= {*model, *views, *training}:
         return UNKNOWN
-    begins = "pretrained" if model["pretrained"] or model["weights"] else model["initialisation"]
+    pretrained = model["pretrained"] or model["weights"]
+    begins = "pretrained" if pretrained else f"{model['initialisation']} initialisation"
     average = training["average_decay"]
     chosen = [begins, f"{views['crop_rule']} crops", f"average {average:g}" if average else "no average"]
     chosen += ["AutoAugment"] * bool(views["autoaugment"]) + ["Cutout"] * bool(views["cutout"])

@@ -47,17 +47,21 @@ def side_by_side(results: Sequence[Result], width: int = 80) -> RenderableType:
 
 
 def conditions_table(results: Sequence[Result]) -> RenderableType:
-    """Show under which conditions methods ran; methods on several benchmarks once for each."""
+    """Show under which conditions methods ran: in a line what all share, in a table where they differ."""
     from fairshot.reporting.groups import group_results
-    from fairshot.reporting.tables import CONDITIONS, conditions
+    from fairshot.reporting.tables import conditions
 
+    rows = [conditions(group).values for group in group_results(results)]
+    titles = list(rows[0])
+    shared = {} if len(rows) == 1 else {t: rows[0][t] for t in titles if len({row[t] for row in rows}) == 1}
     table = terminal_table()
-    for title in CONDITIONS:
-        table.add_column(title.replace(" ", "\n"), overflow="fold")
-    rows = [tuple(conditions(group).values.values()) for group in group_results(results)]
-    for cells in dict.fromkeys(rows):
+    for title in titles:
+        if title not in shared:
+            table.add_column(title.replace(" ", "\n"), overflow="fold")
+    for cells in dict.fromkeys(tuple(row[t] for t in titles if t not in shared) for row in rows):
         table.add_row(*cells)
-    return Lines(heading("conditions"), table)
+    alike = "; ".join(f"{title}: {value}" for title, value in shared.items())
+    return Lines(heading("conditions"), *([Text(f"alike for all: {alike}")] if alike else []), table)
 
 
 def _split_sessions(groups: Sequence[Group], width: int) -> list[range]:
