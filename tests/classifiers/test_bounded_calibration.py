@@ -10,7 +10,7 @@ from torch.nn.functional import normalize
 
 from fairshot.classifiers.bounded_calibration import absorb, begin, prototypes, relabel, rollback
 from fairshot.classifiers.calibration import alphas, moved, recognise
-from fairshot.classifiers.dual import PrototypeSettings
+from fairshot.classifiers.decision_settings import PrototypeSettings
 from fairshot.classifiers.prototypes import prototypes as class_means
 from fairshot.classifiers.similarity import similarity
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairshot.classifiers.bounded_calibration import moved_within
-from fairshot.classifiers.dual import DualClassifier, MixtureSettings, PrototypeSettings
+from fairshot.classifiers.decision_settings import MixtureSettings, PrototypeSettings
+from fairshot.classifiers.dual import DualClassifier
 from fairshot.classifiers.gate import TransferableClassifier
 from fairshot.classifiers.whitening import Whitening, WithinClassCovariance
 from fairshot.errors import UserError

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from fairshot.benchmarks.pictures import Bytes
-from fairshot.classifiers.dual import DualClassifier, PrototypeSettings
+from fairshot.classifiers.decision_settings import PrototypeSettings
+from fairshot.classifiers.dual import DualClassifier
 from fairshot.models.embedder import Embedder, ModelSettings
 from fairshot.models.flips import FlipViews
 from fairshot.teaching.base_classifier import nearest_means

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 from sklearn.utils.validation import check_is_fitted
 
-from fairshot.classifiers.dual import PrototypeSettings
+from fairshot.classifiers.decision_settings import PrototypeSettings
 from fairshot.errors import UserError
 from fairshot.estimators.estimator import MethodEstimator, Options, one_at_a_time
 from fairshot.methods import (

@@ -9,7 +9,8 @@ from pydantic import Field
 from torch import Tensor
 
 from fairshot.classifiers.bounded_calibration import Entry
-from fairshot.classifiers.dual import DualClassifier, MixtureSettings, PrototypeSettings
+from fairshot.classifiers.decision_settings import MixtureSettings, PrototypeSettings
+from fairshot.classifiers.dual import DualClassifier
 from fairshot.methods.method import Method, MethodSettings
 from fairshot.methods.mixing import Distribution, FusedObjective, mixtures
 from fairshot.models.embedder import Embedder, Features, ModelSettings

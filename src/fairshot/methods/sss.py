@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairshot.classifiers.dual import PrototypeSettings
+from fairshot.classifiers.decision_settings import PrototypeSettings
 from fairshot.methods.dual_method import DualMethod, DualMethodSettings
 from fairshot.methods.method import MethodCard
 

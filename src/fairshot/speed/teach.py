@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from fairshot.classifiers.dual import DualClassifier, PrototypeSettings
+from fairshot.classifiers.decision_settings import PrototypeSettings
+from fairshot.classifiers.dual import DualClassifier
 from fairshot.models.backbones import model_settings
 from fairshot.models.embedder import Embedder
 from fairshot.models.flips import FlipViews

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from fairshot.benchmarks.stream import LabelledPictures, Stream
 from fairshot.classifiers.combination import separate_answers
-from fairshot.classifiers.dual import DualClassifier, PrototypeSettings
+from fairshot.classifiers.decision_settings import PrototypeSettings
+from fairshot.classifiers.dual import DualClassifier
 from fairshot.classifiers.gate import Projected, TransferableClassifier
 from fairshot.classifiers.whitening import ClassCovariances, WithinClassCovariance, tukey
 from fairshot.evaluation.metrics import Counts, Metrics, metrics_from_counts

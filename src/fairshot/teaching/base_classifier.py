@@ -10,7 +10,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fairshot.classifiers.dual import DualClassifier, PrototypeSettings
+from fairshot.classifiers.decision_settings import PrototypeSettings
+from fairshot.classifiers.dual import DualClassifier
 from fairshot.classifiers.prototype_classifier import Prototypes, ResistingPrototypes
 from fairshot.classifiers.resistance import no_delta
 from fairshot.classifiers.whitening import Whitening

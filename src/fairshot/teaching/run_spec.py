@@ -14,7 +14,8 @@ from torch import Tensor
 from fairshot.benchmarks.doodles import SIDE
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.benchmarks.stream import LabelledPictures, Stream
-from fairshot.classifiers.dual import DualClassifier, PrototypeSettings
+from fairshot.classifiers.decision_settings import PrototypeSettings
+from fairshot.classifiers.dual import DualClassifier
 from fairshot.errors import UserError
 from fairshot.evaluation.base_session import trained_method
 from fairshot.evaluation.experiment import (
