@@ -9,12 +9,13 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 TOKEN = "hf_canary"
+MUCH = 2**28  # bytes of a file that has no end, so that a test that fails still ends
 LARGE = (".safetensors", ".zip")  # stored as large files
 
 
@@ -29,6 +30,9 @@ class Hub:
     failing: Counter[str] = field(default_factory=Counter)  # requests of a kind still to be answered by 503
     asked: Counter[str] = field(default_factory=Counter)  # requests of a kind
     damaged: str = ""  # a file that is sent with a wrong byte
+    endless: str = ""  # a file that is sent as if it had no end: far longer than it is
+    sent: int = 0  # bytes of it
+    circling: str = ""  # a file whose address redirects to itself
 
     def commit(self, repo: str) -> str:
         names = json.dumps(sorted(self.repos[repo]))
@@ -159,10 +163,27 @@ class _Handler(BaseHTTPRequestHandler):
     def _resolve(self, body: bytes, repo: str, name: str) -> None:
         if (content := self.hub.repos[repo].get(name)) is None:
             return self._answer(404, {"error": "not found"}, {"X-Error-Code": "EntryNotFound"})
+        if name == self.hub.circling:
+            return self._send(302, b"", {"Location": self.path})
+        if name == self.hub.endless and self.command == "GET":
+            return self._send_long(content)
         if name == self.hub.damaged:
             content = content[:-1] + bytes([content[-1] ^ 1])
         tags = {"ETag": f'"{hashlib.sha256(content).hexdigest()}"', "X-Repo-Commit": self.hub.commit(repo)}
         self._send(200, content, tags)
+
+    def _send_long(self, content: bytes) -> None:
+        """Send a file and much more, without its length, until the client has enough."""
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.close_connection = True
+        block, self.hub.sent = content.ljust(2**20), 0
+        with suppress(OSError):
+            while self.hub.sent < MUCH:
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(block), block))
+                self.hub.sent += len(block)
+            self.wfile.write(b"0\r\n\r\n")
 
     def _answer(self, status: int, values: dict[str, Any], headers: dict[str, str] | None = None) -> None:
         self._send(

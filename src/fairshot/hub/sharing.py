@@ -20,11 +20,12 @@ from urllib.parse import urlparse
 from huggingface_hub import HfApi
 from huggingface_hub import constants as defaults
 from huggingface_hub import errors as hub_errors
-from pydantic import BaseModel, ConfigDict
+from huggingface_hub.utils.tqdm import tqdm
+from pydantic import BaseModel, ConfigDict, Field
 
 from fairshot.benchmarks.image_folder import Split
 from fairshot.documents import read_model, read_yaml_text, write_json
-from fairshot.errors import DamagedFile, UserError
+from fairshot.errors import CannotWrite, DamagedFile, UserError
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import (
     FEATURES,
@@ -70,6 +71,7 @@ OPTIONAL = (
     *(TRADEOFF, TRADEOFF_PAGE, POISONING, POISONING_PAGE),
 )
 NAMES: dict[Kind, tuple[str, ...]] = {"run": (*NEEDED, *OPTIONAL), "store": (ARCHIVE,)}
+MANIFEST_BYTES = 2**16  # manifests take 2**11
 ATTEMPTS = 5
 WAIT = 1.0  # seconds before the second attempt; then twice as long each time
 LATER = {408, 429, 500, 502, 503, 504}  # statuses of a server that may recover
@@ -81,7 +83,7 @@ class PushedFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     sha256: str
-    size: int
+    size: int = Field(ge=0, lt=2**50)
 
 
 class Manifest(BaseModel):
@@ -184,26 +186,35 @@ def _describe(path: Path) -> PushedFile:
 def _download(api: HfApi, repo: str, target: Path, endpoint: str, reporter: Reporter) -> Manifest:
     """Download the files that the manifest names, all of one commit, and check them against it."""
 
-    def fetch(name: str, revision: str) -> Path:
+    def fetch(name: str, revision: str, most: int) -> Path:
         try:
             path = _with_retries(
-                lambda: api.hf_hub_download(repo, name, revision=revision, local_dir=target), reporter
+                lambda: api.hf_hub_download(
+                    repo, name, revision=revision, local_dir=target, tqdm_class=_bounded(most)
+                ),
+                reporter,
             )
         except hub_errors.RemoteEntryNotFoundError:
             raise NotFromFairshot(repo, name) from None
+        except _TooLong:
+            raise DownloadDamaged(repo, name, f"is longer than {most:,} bytes, which it may have") from None
         return Path(path)
 
     with _hub_errors(repo, endpoint):
         commit = _with_retries(lambda: api.model_info(repo), reporter).sha or "main"
         try:
-            manifest = read_model(fetch(MANIFEST, commit), Manifest, "what fairshot pushed, that")
+            manifest = read_model(
+                fetch(MANIFEST, commit, MANIFEST_BYTES), Manifest, "what fairshot pushed, that"
+            )
         except DamagedFile as problem:
             raise DownloadDamaged(repo, MANIFEST, problem.problem) from None
         if strange := set(manifest.files) - set(NAMES[manifest.kind]):
-            raise NotFromFairshot(repo, f"list of known files alone, but {', '.join(sorted(strange))}")
+            named = ", ".join(f"{name!r:.60}" for name in sorted(strange)[:5])
+            raise NotFromFairshot(repo, f"list of known files alone, but {named}")
+        _check_room(target, sum(pushed.size for pushed in manifest.files.values()))
         for name, pushed in manifest.files.items():
             reporter.say(f"pulling {name}, {pushed.size / 1e6:,.1f} MB")
-            if _describe(fetch(name, commit)) != pushed:
+            if _describe(fetch(name, commit, pushed.size)) != pushed:
                 raise DownloadDamaged(
                     repo, name, "is damaged: its checksum is another than when it was pushed"
                 )
@@ -211,6 +222,32 @@ def _download(api: HfApi, repo: str, target: Path, endpoint: str, reporter: Repo
         if name not in manifest.files:
             raise NotFromFairshot(repo, name)
     return manifest
+
+
+class _TooLong(Exception):
+    """A hub sends more than a file may have."""
+
+
+def _bounded(most: int) -> type[tqdm]:
+    """Return a progress bar that ends a download of more bytes: a hub may send without an end."""
+
+    class Bounded(tqdm):
+        received = 0
+
+        def update(self, n: float | None = 1) -> bool | None:
+            self.received += int(n or 0)
+            if self.received > most:
+                raise _TooLong
+            shown: bool | None = super().update(n)
+            return shown
+
+    return Bounded
+
+
+def _check_room(folder: Path, size: int) -> None:
+    """Refuse what does not fit on the disk before any of it is pulled."""
+    if size > (free := shutil.disk_usage(folder).free):
+        raise CannotWrite(folder, f"{size:,} bytes are to be pulled, and {free:,} are free", disk_full=True)
 
 
 def _check_run(repo: str, folder: Path, manifest: Manifest) -> None:
@@ -263,7 +300,8 @@ def _http_error(problem: BaseException) -> hub_errors.HfHubHTTPError | None:
 
 def _is_transport_error(problem: BaseException) -> bool:
     """Whether it is of the library that carries the hub's requests, which has changed its name before."""
-    return any(kind.__name__ in ("TransportError", "ConnectionError") for kind in type(problem).__mro__)
+    names = ("RequestError", "ConnectionError", "InvalidURL")  # redirects without end or to nowhere too
+    return any(kind.__name__ in names for kind in type(problem).__mro__)
 
 
 def _offline(problem: BaseException) -> bool:
