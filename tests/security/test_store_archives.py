@@ -20,7 +20,7 @@ from fairshot.teaching import Store, database
 from fairshot.teaching.archive import export_archive, import_archive
 from fairshot.teaching.base_classifier import CLASSIFIER
 from fairshot.teaching.database import DATABASE
-from fairshot.teaching.errors import ArchiveRefused
+from fairshot.teaching.errors import ArchiveRefused, StoreDamaged
 from fairshot.teaching.network import CHECKSUM, EMBEDDER, HEADER, checksum_of_tensors
 from fairshot.teaching.onnx_export import export_onnx
 from support.damage import damages
@@ -147,6 +147,22 @@ def without_numbers(members: Members, folder: Path) -> Members:
         (sql("UPDATE events SET detail = replace(detail, 'gnu', '../x') WHERE kind = 'move'"), "path of a"),
         (sql("UPDATE events SET kind = 'dance' WHERE kind = 'teach'"), "no store holds: 'dance'"),
         (sql("UPDATE events SET at = '<b onclick=x()>'"), "no store holds"),
+        (
+            sql("UPDATE events SET at = '2020-01-01' || char(27) || '00:00:00+00:00'"),
+            "no store holds: the time",
+        ),
+        (sql("UPDATE events SET detail = ? WHERE kind = 'new'", json.dumps({"run": "x" * 5000})), "no store"),
+        (sql("INSERT INTO classes (id) VALUES (-1)"), "ids of classes"),
+        (
+            sql(
+                "INSERT INTO events (id, at, kind, detail) VALUES (?, ?, 'forget', ?)",
+                *(2**63 - 1, "2020-01-01T00:00:00+00:00", '{"name": "yak"}'),
+            ),
+            "ids of events",
+        ),
+        (sql("UPDATE changes SET key = x'00ff' WHERE subject = 'class'"), "a change of class"),
+        (sql("UPDATE changes SET key = 9e999 WHERE subject = 'class'"), "a change of class inf"),
+        (lambda m, _: {"\x1b" + "x" * 60_000: b"", **m}, r"^.{,400}$"),
         (sql("UPDATE changes SET before = '../ant' WHERE subject = 'class'"), "path of a file"),
         (sql("UPDATE changes SET before = 99 WHERE subject = 'image'"), "a change of image"),
         (sql("UPDATE changes SET key = 99 WHERE subject = 'base'"), "a change of base"),
@@ -251,6 +267,48 @@ def test_a_damaged_archive_is_one_message(archive: Path, tmp_path: Path) -> None
         else:  # what was hit belongs to no member
             with Store(tmp_path / str(number)) as copy, Store(archive.with_name("store")) as store:
                 assert copy.digest() == store.digest(), damage.name
+
+
+def test_a_made_up_undo_that_does_not_fit_is_one_message(archive: Path, tmp_path: Path) -> None:
+    """Of two classes with one name there is none: the undo is refused, and all else goes on."""
+    import_archive(
+        changed(archive, sql("UPDATE changes SET before = 'ant' WHERE subject = 'class'"), tmp_path),
+        tmp_path / "copy",
+    )
+    with Store(tmp_path / "copy") as store:
+        before = store.digest()
+        with pytest.raises(StoreDamaged):
+            store.undo()
+        assert store.digest() == before
+        assert store.teach("owl", drawings("owl", 2)).created
+
+
+@pytest.mark.parametrize("kind", ["encrypted", "nested", "twice", "many", "link"])
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_strange_archives_leave_nothing(archive: Path, tmp_path: Path, kind: str) -> None:
+    bad, target = tmp_path / "bad.zip", tmp_path / "copy"
+    with zipfile.ZipFile(archive) as packed, zipfile.ZipFile(bad, "w") as copy:
+        for name in packed.namelist() if kind != "nested" else ():
+            member = zipfile.ZipInfo(name)
+            if kind == "link" and name == CLASSIFIER:  # unpacked as a file, whatever it says it is
+                member.create_system, member.external_attr = 3, 0o120777 << 16
+                copy.writestr(member, "/etc/passwd")
+            else:
+                copy.writestr(member, packed.read(name))
+        more = {"nested": ["store.zip"], "twice": [DATABASE], "many": [f"{i}" for i in range(20_000)]}
+        for name in more.get(kind, []):
+            copy.writestr(name, archive.read_bytes() if kind == "nested" else b"")
+    if kind == "encrypted":
+        content = bad.read_bytes()
+        for header, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+            before, *parts = content.split(header)
+            parts = [part[: flags - 4] + b"\1" + part[flags - 3 :] for part in parts]
+            content = header.join([before, *parts])
+        bad.write_bytes(content)
+    with pytest.raises(ArchiveRefused) as refused:
+        import_archive(bad, target)
+    assert len(str(refused.value)) < 1000
+    assert list(tmp_path.iterdir()) == [bad]
 
 
 def test_all_that_was_done_can_be_undone_elsewhere(archive: Path, tmp_path: Path) -> None:

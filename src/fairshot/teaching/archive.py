@@ -95,7 +95,7 @@ def _check_members(packed: zipfile.ZipFile, size: int) -> None:
     if names != sorted(MEMBERS):
         raise UserError(
             f"a store consists of {', '.join(MEMBERS)}, "
-            f"but the archive holds {', '.join(map(repr, names[:5]))}"
+            f"but the archive holds {', '.join(f'{name!r:.60}' for name in names[:5])}"
         )
     if any(member.compress_type not in COMPRESSIONS for member in packed.infolist()):
         raise UserError("it is compressed otherwise than a store")

@@ -31,7 +31,10 @@ def _detail(**fields: Any) -> TypeAdapter[Any]:
 
 
 Name = Annotated[str, AfterValidator(_is_spelt_so)]
-Text = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]  # nothing that controls a terminal
+LONGEST_TEXT = 4096  # characters; paths have fewer
+Text = Annotated[  # nothing that controls a terminal
+    str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$", max_length=LONGEST_TEXT)
+]
 Count = Annotated[int, Field(ge=1, lt=2**40)]
 LARGEST = 1e12  # of a feature, so that sums of squares stay numbers
 MOST_THUMBNAIL_BYTES = 64 * 2**10
@@ -53,6 +56,8 @@ SELECT name FROM classes WHERE name IS NOT NULL AND id NOT IN (SELECT class FROM
 AND id NOT IN (SELECT class FROM images WHERE class IS NOT NULL)
 """
 TABLES = {"class": "classes", "image": "images", "base": "base", "sample": "unlabelled"}  # of what can change
+IDS = (*TABLES.values(), "events")
+LARGEST_ID = 2**40  # after the largest of all, SQLite has none for the next event
 
 
 def check_values(connection: sqlite3.Connection, base: DualClassifier, layout: Layout) -> None:
@@ -83,6 +88,10 @@ def _check_recorded(connection: sqlite3.Connection, base: DualClassifier) -> Non
         _is_spelt_so(name)
     for (name,) in connection.execute(_EMPTY):
         raise ValueError(f"the class {name!r} without an image")
+    for table in IDS:
+        least, most = connection.execute(f"SELECT min(id), max(id) FROM {table}").fetchone()  # noqa: S608 - our names
+        if least is not None and not 0 < least <= most < LARGEST_ID:
+            raise ValueError(f"ids of {table} from {least} to {most}")
     if [row[0] for row in connection.execute("SELECT id FROM base ORDER BY id")] != list(
         range(1, base.classes + 1)
     ):
@@ -120,7 +129,8 @@ def _check_events(connection: sqlite3.Connection) -> None:
     if [kind for _, kind, _ in events[:1]] != ["new"]:
         raise ValueError("a history that does not begin with a new store")
     for at, kind, detail in events:
-        datetime.fromisoformat(at)
+        if datetime.fromisoformat(at).isoformat(timespec="seconds") != at:
+            raise ValueError(f"the time {at[:40]!r}")
         _check_event(kind, TypeAdapter(dict[str, int | str]).validate_json(detail, strict=True))
 
 

@@ -189,7 +189,7 @@ def database_errors(path: Path, reading: bool = False) -> Iterator[None]:
                 raise CannotWrite(path, "another process is changing it") from problem
             case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_IOERR:
                 raise CannotWrite(path, str(problem)) from problem
-            case sqlite3.SQLITE_CORRUPT:
+            case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_CONSTRAINT:  # what we write by ourselves fits
                 raise StoreDamaged(path, str(problem)) from problem
             case sqlite3.SQLITE_NOTADB:
                 raise ForeignDatabase(path, str(problem)) from None

@@ -66,7 +66,10 @@ def class_infos(
 
 def class_id(connection: sqlite3.Connection, name: str) -> int | None:
     """Return the id of a class, if it is there."""
-    row = connection.execute("SELECT id FROM classes WHERE name = ?", (name,)).fetchone()
+    try:
+        row = connection.execute("SELECT id FROM classes WHERE name = ?", (name,)).fetchone()
+    except UnicodeEncodeError:  # half a surrogate pair, which is no text
+        return None
     return None if row is None else int(row[0])
 
 
