@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,7 +29,7 @@ from fairshot.watching.mqtt import Mqtt
 from fairshot.watching.receivers import Delivery, Refused, Unreachable
 from fairshot.watching.watch import preparation
 from fairshot.watching.webhook import Webhook
-from support.watched import Said, hook_server, put, wait_for, watching
+from support.watched import LONGEST_WAIT, Said, hook_server, put, wait_for, watching
 
 FRAME = Capture("frame 1", "id", None)
 
@@ -89,6 +90,34 @@ def test_of_frames_only_the_latest_wait(journal: Journal, monkeypatch: pytest.Mo
     Delivery(journal, Listener("http://localhost"), Said()).end(patient=True)
     assert heard == ["7", "9"]
     assert journal.count_waiting() == 0
+
+
+def test_a_receiver_that_never_answers_does_not_keep_a_watch_from_ending(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server may answer byte by byte for ever, each of them in time."""
+    monkeypatch.setattr("fairshot.watching.receivers.ENDING_SECONDS", 0.1)
+    monkeypatch.setattr("fairshot.watching.receivers.STUCK_SECONDS", 0.1)
+    asked, answered = threading.Event(), threading.Event()
+
+    class Stuck(Webhook):
+        def deliver(self, message: str) -> None:
+            asked.set()
+            answered.wait()
+
+    journal.record([FRAME], [{"webhook": "1"}])
+    delivery = Delivery(journal, Stuck("http://localhost"), Said())
+    assert asked.wait(LONGEST_WAIT)
+    ending = threading.Thread(target=delivery.end, args=(True,), daemon=True)
+    ending.start()
+    ending.join(30)
+    ended = not ending.is_alive()
+    left = journal.count_waiting()
+    answered.set()
+    ending.join(LONGEST_WAIT)
+    delivery._thread.join(LONGEST_WAIT)
+    assert ended
+    assert left == 1
 
 
 def test_a_watch_does_not_go_on_without_a_receiver_that_fails_for_good(journal: Journal) -> None:

@@ -13,6 +13,7 @@ from fairshot.watching.capture import Capture
 from fairshot.watching.journal import Journal
 
 ENDING_SECONDS = 5.0  # to send what waits, when a watch ends
+STUCK_SECONDS = 15.0  # after which a receiver that neither takes a message nor refuses it is left
 SHORT_PAUSE = 0.5  # between tries then
 Record = Mapping[str, Any]  # of one picture, as it is printed
 
@@ -65,7 +66,9 @@ class Delivery:
         self._patient, self._until = patient, time.monotonic() + ENDING_SECONDS
         self._end.set()
         self._more.set()
-        self._thread.join(None if patient else 2 * ENDING_SECONDS)
+        self._thread.join(2 * ENDING_SECONDS)
+        while patient and self._thread.is_alive() and time.monotonic() < self._until + STUCK_SECONDS:
+            self._thread.join(SHORT_PAUSE)  # `_until` moves on with each message that is delivered
         self.receiver.close()
         if self.problem is not None:
             raise self.problem

@@ -15,6 +15,7 @@ from fairshot.watching.errors import BadAddress
 from fairshot.watching.receivers import Record, Refused, Unreachable
 
 TIMEOUT = 10.0  # seconds
+LONGEST_REASON = 200  # characters of what a server says
 # What says that the message is at fault, and not the connection to the receiver.
 REFUSING = {
     HTTPStatus.BAD_REQUEST,
@@ -59,9 +60,9 @@ class Webhook:
         except HTTPError as problem:
             with problem:
                 kind = Refused if problem.code in REFUSING else Unreachable
-                raise kind(f"{problem.code} {problem.reason}") from None
+                raise kind(f"{problem.code} {problem.reason}"[:LONGEST_REASON]) from None
         except (OSError, HTTPException) as problem:
-            raise Unreachable(str(problem) or type(problem).__name__) from None
+            raise Unreachable(str(problem)[:LONGEST_REASON] or type(problem).__name__) from None
 
     def close(self) -> None:
         """Do nothing: no connection stays open."""
