@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from fairshot.models.presets import DEFAULT_PRESET
-from fairshot.teaching.background import background_of
+from fairshot.speed.photo_stores import Taught, as_features, taught_classifier
+from fairshot.teaching.background import background_of, no_background
 from fairshot.teaching.confidence import AS_SOFTMAX, PRIOR_TRIALS, Confidence, Decisions, Logistic, Trials
-from fairshot.teaching.held_out import trials_of
+from fairshot.teaching.held_out import leave_one_out, trials_of
 from support.stores import drawings, make_store
 
 WORDS = ("okapi", "yak", "emu")
@@ -89,6 +90,20 @@ def test_left_out_photos_are_answered_as_by_a_store_that_never_saw_them(tmp_path
 def _nearby(prediction, signals: set) -> bool:
     best, runner_up = (candidate.similarity for candidate in prediction.top)
     return any(abs(best - a) < 2e-5 and abs(best - runner_up - b) < 2e-5 for a, b in signals)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 6])
+def test_a_left_out_class_does_not_tell_by_the_number_of_those_left(classes: int) -> None:
+    draw = torch.Generator().manual_seed(classes)
+    means = torch.rand(2 * classes, 1, 64, generator=draw)
+    photos = means + 0.4 * torch.randn(2 * classes, 40, 64, generator=draw)
+    taught, own, foreign = photos[:classes, :12], photos[:classes, 12:], photos[classes:]
+    labels = torch.arange(classes).repeat_interleave(12)
+    classifier = taught_classifier(no_background(1, 64), taught.flatten(0, 1), labels)
+    fitted = Confidence.fit(leave_one_out(classifier, as_features(taught.flatten(0, 1)), labels), "made up")
+    p_known = [Taught(classifier, fitted).judge(each.flatten(0, 1))[2] for each in (own, foreign)]
+    assert float((p_known[0][:, None] > p_known[1]).float().mean()) > 0.95  # AUROC
+    assert float(sum(each.mean() for each in p_known)) == pytest.approx(1, abs=0.25)  # half of each are known
 
 
 def test_images_of_no_known_class_are_the_unknown_ones(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ PRIOR_TRIALS = 50.0  # held-out images that a prior is worth
 STEPS = 25  # of Newton's method, which needs fewer
 SMALLEST_STEP = 1e-9
 SIGNALS = 5
+LEAD, NUMBER = 1, 2  # positions of two of them
 FEW_SIGNALS = 3  # the first of them, which a store without a prior uses: it has few images to fit them to
 Weights = Annotated[tuple[float, ...], Field(min_length=SIGNALS + 1, max_length=SIGNALS + 1)]
 
@@ -276,7 +277,7 @@ class Confidence(BaseModel):
         if len(trials.known) < ENOUGH:
             return cls()
         right = Logistic.fit(trials.known, trials.right, trials.weights, AS_SOFTMAX)
-        known = Logistic.fit(*_known_and_unknown(trials), CERTAIN)
+        known = Logistic.fit(*_known_and_unknown(trials), CERTAIN, _comparable_signals(trials))
         threshold = _threshold(known, trials, keep)
         return cls(right=right, known=known, threshold=threshold, source=source, automatic=automatic)
 
@@ -316,6 +317,18 @@ def _known_and_unknown(trials: Trials) -> tuple[Decisions, Tensor, Tensor]:
     ]
     both = Decisions.concatenate([trials.known, trials.unknown])
     return both, torch.arange(len(both)) < len(trials.known), torch.cat(shares)
+
+
+def _comparable_signals(trials: Trials) -> int:
+    """Return how many of the signals, the first, may tell unknown images from known ones.
+
+    Where the class of an image is left out, one fewer is left than the store has: the number of classes would
+    tell such images by itself, and a single class that is left leads over nothing.
+    """
+    known, unknown = trials.known.signals[:, NUMBER], trials.unknown.signals[:, NUMBER]
+    if bool((unknown == 0).any()):
+        return LEAD
+    return NUMBER if bool((known == known[0]).all()) else FEW_SIGNALS
 
 
 def _log_distance(
