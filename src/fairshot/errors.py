@@ -30,6 +30,44 @@ def _make(kind: type[UserError], arguments: tuple[Any, ...]) -> UserError:
 
 
 @dataclass(eq=False)
+class BadInput(UserError):
+    """An argument that cannot be used, or an item of it: images, labels, weights."""
+
+    name: str  # such as y, or y[3]
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reason}"
+
+
+class BadImage(BadInput):
+    """An image that cannot be used; its name is that of its file, or its place among those given."""
+
+
+@dataclass(eq=False)
+class BadSetting(UserError):
+    """A setting that does not fit the others, or what it is for."""
+
+    key: str
+    given: object
+    reason: str  # why not, or what is expected
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.given!r} was given; {self.reason}"
+
+
+@dataclass(eq=False)
+class PathUnusable(UserError):
+    """A file or folder is not, or does not hold, what is needed."""
+
+    path: Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.reason}"
+
+
+@dataclass(eq=False)
 class UnknownRecipe(UserError):
     """A recipe was named that is neither a file nor part of the package."""
 
@@ -168,15 +206,8 @@ class NoRunsFound(UserError):
         return f"{self.path} holds no run that can be read, itself or one folder below"
 
 
-@dataclass(eq=False)
-class FolderUnusable(UserError):
+class FolderUnusable(PathUnusable):
     """The folder of a run cannot be made or written to now."""
-
-    folder: Path
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.folder} {self.reason}"
 
 
 class CannotWrite(UserError, OSError):

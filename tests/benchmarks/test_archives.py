@@ -7,7 +7,7 @@ import zipfile
 import pytest
 
 from fairshot.benchmarks.archives import unpack
-from fairshot.errors import UserError
+from fairshot.errors import FileRefused
 
 
 def _tar(path, members, mode="w"):
@@ -80,7 +80,7 @@ BAD_NAMES = [
 @pytest.mark.parametrize("pack", [_tar, _zip])
 def test_members_outside_the_folder_are_refused(tmp_path, pack, name):
     archive = pack(tmp_path / ("x.zip" if pack is _zip else "x.tar"), {"fine.txt": b"", name: b"bad"})
-    with pytest.raises(UserError, match="outside"):
+    with pytest.raises(FileRefused, match="outside"):
         unpack(archive)
     assert _left(tmp_path) == []
 
@@ -88,7 +88,7 @@ def test_members_outside_the_folder_are_refused(tmp_path, pack, name):
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
 def test_links_and_devices_are_refused(tmp_path, kind):
     archive = _tar(tmp_path / "x.tar", {"fine.txt": b"", "odd": (kind, "fine.txt")})
-    with pytest.raises(UserError, match="'odd' is a link or a device"):
+    with pytest.raises(FileRefused, match="'odd' is a link or a device"):
         unpack(archive)
     assert _left(tmp_path) == []
 
@@ -98,7 +98,7 @@ def test_links_in_zip_files_are_refused(tmp_path):
         link = zipfile.ZipInfo("link")
         link.external_attr = 0o120777 << 16
         packed.writestr(link, "/etc")
-    with pytest.raises(UserError, match="'link' is a link or a device"):
+    with pytest.raises(FileRefused, match="'link' is a link or a device"):
         unpack(tmp_path / "x.zip")
 
 
@@ -107,7 +107,7 @@ def test_bombs_are_refused_at_the_limit(tmp_path, pack):
     name = "x.zip" if pack is _zip else "x.tgz"
     archive = pack(tmp_path / name, {"a": bytes(6 * 2**20), "b": bytes(6 * 2**20)})
     assert archive.stat().st_size < 100_000
-    with pytest.raises(UserError, match=r"10,485,760 bytes"):
+    with pytest.raises(FileRefused, match=r"10,485,760 bytes"):
         unpack(archive, bytes_limit=10 * 2**20)
     assert _left(tmp_path) == []
 
@@ -124,6 +124,7 @@ def test_truncated_and_garbled_archives_are_one_error(tmp_path, name):
     whole = archive.read_bytes()
     for broken in (whole[: len(whole) // 2], b"no archive", b""):
         archive.write_bytes(broken)
-        with pytest.raises(UserError, match=name):
+        with pytest.raises(FileRefused) as refused:
             unpack(archive)
+        assert refused.value.path == archive
         assert _left(tmp_path) == []

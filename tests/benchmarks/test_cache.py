@@ -15,7 +15,7 @@ from PIL import Image
 
 from fairshot.benchmarks import cache
 from fairshot.benchmarks.cache import Resize, cached_pictures
-from fairshot.errors import UserError
+from fairshot.errors import PathUnusable
 
 KEEP = Resize(1000, enlarge=False)  # no picture of a test is so large
 
@@ -199,5 +199,5 @@ def test_a_cache_that_cannot_be_written_is_one_error(tmp_path, monkeypatch):
     paths, _ = _images(tmp_path / "a")
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FAIRSHOT_CACHE", str(tmp_path / "file" / "inside"))
-    with pytest.raises(UserError, match="FAIRSHOT_CACHE"):
+    with pytest.raises(PathUnusable, match="FAIRSHOT_CACHE"):
         cached_pictures(paths, KEEP)

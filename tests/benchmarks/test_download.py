@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from fairshot.benchmarks.download import download
-from fairshot.errors import UserError
+from fairshot.benchmarks.download import DownloadFailed, download
+from fairshot.errors import FileRefused
 
 CONTENT = bytes(range(256)) * 20_000
 MD5 = hashlib.md5(CONTENT).hexdigest()
@@ -64,7 +64,7 @@ def test_a_download_is_checked_and_not_repeated(server, tmp_path):
 def test_a_broken_download_goes_on_where_it_stopped(server, tmp_path, ranges):
     target = tmp_path / "file.tgz"
     server.drops, server.ranges = 1, ranges
-    with pytest.raises(UserError, match="goes on"):
+    with pytest.raises(DownloadFailed, match="goes on"):
         download(server.url, target, MD5)
     assert not target.exists()
     part = (tmp_path / "file.tgz.part").stat().st_size
@@ -89,15 +89,16 @@ def test_a_complete_part_needs_no_more_bytes(server, tmp_path):
 
 def test_a_wrong_file_is_refused_and_not_kept(server, tmp_path):
     server.content = b"something else"
-    with pytest.raises(UserError, match="md5"):
+    with pytest.raises(DownloadFailed, match="md5"):
         download(server.url, tmp_path / "file.tgz", MD5)
     assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".lock")] == []
     (tmp_path / "file.tgz").write_bytes(b"mine")
-    with pytest.raises(UserError, match="move it away"):
+    with pytest.raises(FileRefused) as refused:
         download(server.url, tmp_path / "file.tgz", MD5)
+    assert refused.value.path == tmp_path / "file.tgz"
     assert (tmp_path / "file.tgz").read_bytes() == b"mine"
 
 
 def test_no_server_is_one_error(tmp_path):
-    with pytest.raises(UserError, match="could not be downloaded"):
+    with pytest.raises(DownloadFailed):
         download("http://127.0.0.1:9/file.tgz", tmp_path / "file.tgz", MD5)

@@ -17,7 +17,7 @@ from fairshot.benchmarks.cache import Resize
 from fairshot.benchmarks.dataset import ImageFile, MissingData, WrongData, load_files
 from fairshot.benchmarks.pictures import Pictures
 from fairshot.benchmarks.stream import LabelledPictures, StreamSettings, build_stream
-from fairshot.errors import UserError
+from fairshot.errors import BadImage, FileRefused, PathUnusable
 from fairshot.progress import SILENT
 
 
@@ -155,7 +155,7 @@ def test_mini_imagenet_that_is_missing_names_the_layouts(tmp_path):
     assert (problem.value.dataset, problem.value.root) == (mini_imagenet.DATASET, tmp_path)
     with tarfile.open(tmp_path / "mini_imagenet.tar", "w"):
         pass
-    with pytest.raises(UserError, match="does not hold"):
+    with pytest.raises(PathUnusable):
         mini_imagenet.load(tmp_path)
 
 
@@ -165,7 +165,7 @@ def test_an_archive_of_mini_imagenet_is_unpacked_and_its_counts_compared(tmp_pat
         info = tarfile.TarInfo(first)
         info.size = len(_jpeg())
         tar.addfile(info, io.BytesIO(_jpeg()))
-    with pytest.raises(UserError, match="n01532829 has 1 training images instead of 500"):
+    with pytest.raises(WrongData, match="n01532829 has 1 training images instead of 500"):
         mini_imagenet.load(tmp_path)
     assert mini_imagenet.find(tmp_path) == tmp_path / "miniImageNet.unpacked" / "MINI-ImageNet"
 
@@ -235,7 +235,7 @@ def test_wrong_cubs_are_refused_with_class_and_count(cub_root, cub_folder):
     folder = cub_folder
     gone = folder / "images/007.Parakeet_Auklet/test_0.jpg"
     gone.rename(gone.with_suffix(".moved"))
-    with pytest.raises(UserError, match=r"007\.Parakeet_Auklet has 22 test images instead of 23"):
+    with pytest.raises(WrongData, match=r"007\.Parakeet_Auklet has 22 test images instead of 23"):
         cub200.load(cub_root)
     gone.with_suffix(".moved").rename(gone)
     split = folder / "train_test_split.txt"
@@ -246,11 +246,12 @@ def test_wrong_cubs_are_refused_with_class_and_count(cub_root, cub_folder):
     split.write_text(
         official.replace(f"\n{listed} 1\n", f"\n{listed} 0\n").replace(f"\n{other} 0\n", f"\n{other} 1\n")
     )
-    with pytest.raises(UserError, match=r"101\.White_Pelican has 4 listed training images instead of 5"):
+    with pytest.raises(WrongData, match=r"101\.White_Pelican has 4 listed training images instead of 5"):
         cub200.load(cub_root)
     split.write_text("1 2 3\n")
-    with pytest.raises(UserError, match=r"train_test_split\.txt is not the file"):
+    with pytest.raises(FileRefused) as refused:
         cub200.load(cub_root)
+    assert refused.value.path == split
     split.write_text(official)
 
 
@@ -258,8 +259,9 @@ def test_an_image_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "whole.jpg").write_bytes(_jpeg())
     (tmp_path / "half.jpg").write_bytes(_jpeg()[:99])
     files = [ImageFile(tmp_path / name, 0) for name in ("whole.jpg", "half.jpg")]
-    with pytest.raises(UserError, match=r"half\.jpg: .*cannot be read.*1 of 2 files"):
+    with pytest.raises(BadImage, match="1 of 2 files") as refused:
         load_files(files[:1], files[1:], Resize(1), SILENT)
+    assert refused.value.name == str(tmp_path / "half.jpg")
 
 
 def test_split_folders_are_another_layout_of_cub(tmp_path, cub_folder, monkeypatch):

@@ -75,7 +75,7 @@ def test_a_folder_of_pictures_is_split_learnt_and_replayed(photos, tmp_path):
 
     other = fairshot(tmp_path, *command, "--set", "benchmark.shots=3", "--fresh")
     assert other.process.exitcode == 2
-    assert "benchmark.shots: 3 was asked for, but the split that is used again has 5" in other.stderr
+    assert "benchmark.shots: 3 was given; the split that is used again has 5" in other.stderr
 
 
 def test_methods_are_compared_on_own_pictures_that_are_split_alike(photos, tmp_path):

@@ -24,7 +24,7 @@ import httpx
 from fastapi.testclient import TestClient
 
 from fairshot.benchmarks.images import SCAN_LIMIT, read_header, read_image
-from fairshot.errors import UserError
+from fairshot.errors import BadImage
 from fairshot.server.app import build_app
 from fairshot.server.limits import Limits
 from fairshot.teaching import Store
@@ -56,7 +56,7 @@ def test_scans_are_counted_before_an_image_is_decoded(tmp_path: Path) -> None:
     assert read_header(progressive(SCAN_LIMIT), "x").scans == SCAN_LIMIT
     path = tmp_path / "scans.jpg"
     path.write_bytes(progressive(100_000))
-    with pytest.raises(UserError, match=r"scans\.jpg: .* scans"):  # and not after minutes of decoding
+    with pytest.raises(BadImage, match=r"scans\.jpg: .* scans"):  # and not after minutes of decoding
         read_image(path)
 
 

@@ -203,7 +203,7 @@ def test_the_names_of_an_archive_are_bounded_before_they_are_read(tmp_path, kind
         file.write(header(tarfile.REGTYPE, 0))
     assert archive.stat().st_size < 2**20
     tracemalloc.start()
-    with pytest.raises(UserError, match=r"x\.tar\.gz cannot be unpacked"):
+    with pytest.raises(FileRefused, match="cannot be unpacked"):
         unpack(archive)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -218,7 +218,7 @@ def test_a_sparse_file_which_a_kilobyte_makes_a_terabyte_is_refused(tmp_path):
         info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}
         info.pax_headers["GNU.sparse.realsize"] = str(2**40)
         tar.addfile(info, io.BytesIO(b"1\n0\n512\n".ljust(512, b"\0") + b"x" * 512))
-    with pytest.raises(UserError, match="holds a sparse file"):
+    with pytest.raises(FileRefused, match="holds a sparse file"):
         unpack(tmp_path / "x.tar", bytes_limit=2**20)
 
 
@@ -229,7 +229,7 @@ def test_folders_count_too(tmp_path, monkeypatch):
             info = tarfile.TarInfo(f"folder{number}")
             info.type = tarfile.DIRTYPE
             tar.addfile(info)
-    with pytest.raises(UserError, match="100 files"):
+    with pytest.raises(FileRefused, match="100 files"):
         unpack(tmp_path / "x.tar")
 
 

@@ -15,7 +15,7 @@ from typing import IO
 
 from filelock import FileLock
 
-from fairshot.errors import UserError
+from fairshot.errors import FileRefused
 from fairshot.progress import SILENT, Reporter
 
 SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".zip")
@@ -73,10 +73,10 @@ def unpack(archive: Path, reporter: Reporter = SILENT, bytes_limit: int = BYTES_
                 partial.rename(folder)
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
-    except UserError:
+    except FileRefused:
         raise
     except _UNREADABLE as problem:
-        raise UserError(f"{archive} cannot be unpacked: {problem}") from problem
+        raise FileRefused(archive, f"it cannot be unpacked: {problem}") from problem
     return folder
 
 
@@ -105,9 +105,7 @@ def _unpack_into(target: Path, archive: Path, reporter: Reporter, bytes_limit: i
 
 def _within_limits(archive: Path, written: int, files: int, bytes_limit: int) -> None:
     if written > bytes_limit or files > FILES_LIMIT:
-        raise UserError(
-            f"{archive} is refused: it unpacks to more than {bytes_limit:,} bytes or {FILES_LIMIT:,} files"
-        )
+        raise FileRefused(archive, f"it unpacks to more than {bytes_limit:,} bytes or {FILES_LIMIT:,} files")
 
 
 def _inside(archive: Path, name: str) -> PurePosixPath:
@@ -115,8 +113,8 @@ def _inside(archive: Path, name: str) -> PurePosixPath:
     path = PurePosixPath(name.replace("\\", "/"))
     outside = path.is_absolute() or ".." in path.parts or not path.parts
     if outside or ":" in path.parts[0] or "\0" in name:
-        raise UserError(
-            f"{archive} is refused: its member {name[:LONGEST]!r} lies outside the folder it is unpacked into"
+        raise FileRefused(
+            archive, f"its member {name[:LONGEST]!r} lies outside the folder it is unpacked into"
         )
     return path
 
@@ -172,5 +170,5 @@ def _tar_members(archive: Path, tar: tarfile.TarFile, raw: IO[bytes]) -> Members
         passed = raw.tell()
 
 
-def _not_a_file(archive: Path, name: str) -> UserError:
-    return UserError(f"{archive} is refused: its member {name[:LONGEST]!r} is a link or a device, not a file")
+def _not_a_file(archive: Path, name: str) -> FileRefused:
+    return FileRefused(archive, f"its member {name[:LONGEST]!r} is a link or a device, not a file")

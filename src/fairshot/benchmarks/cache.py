@@ -30,7 +30,7 @@ from PIL import Image
 
 from fairshot.benchmarks.images import image_formats, read_image
 from fairshot.benchmarks.pictures import Bytes, Ints, Pictures
-from fairshot.errors import UserError
+from fairshot.errors import BadImage, PathUnusable
 from fairshot.files import write_atomically
 from fairshot.progress import SILENT, Reporter
 
@@ -104,11 +104,11 @@ def cached_pictures(
                     _build(folder, key, files, resize, channels, reporter)
                     cached = _open(folder, key, channels)
     except OSError as problem:
-        raise UserError(
-            f"the picture cache {folder} cannot be used: {problem}; set FAIRSHOT_CACHE to another folder"
+        raise PathUnusable(
+            folder, f"cannot be used as picture cache: {problem}; set FAIRSHOT_CACHE to another folder"
         ) from problem
     if cached is None:
-        raise UserError(f"the picture cache {folder} does not keep what is written to it; is the disk sound?")
+        raise PathUnusable(folder, "does not keep the pictures that are written to it; is the disk sound?")
     return cached
 
 
@@ -246,6 +246,6 @@ def _decode(files: Sequence[Path], resize: Resize, channels: int) -> list[Bytes 
     for path in files:
         try:
             images.append(resize.apply(read_image(path, channels)))
-        except UserError as problem:
-            images.append(str(problem).removeprefix(f"{path}: "))
+        except BadImage as problem:
+            images.append(problem.reason)
     return images

@@ -21,7 +21,7 @@ from fairshot.benchmarks.dataset import (
 from fairshot.benchmarks.images import image_files
 from fairshot.benchmarks.lists import cub200_counts, read_list
 from fairshot.benchmarks.stream import Benchmark, Protocol
-from fairshot.errors import UserError
+from fairshot.errors import FileRefused
 from fairshot.progress import SILENT, Reporter
 
 PROTOCOL = Protocol(base_classes=100, way=10, shots=5, sessions=10)
@@ -69,7 +69,7 @@ def _numbered(path: Path) -> dict[str, str]:
         lines = [line.split() for line in path.read_text().splitlines()]
         return {number: word for number, word in lines if number.isdigit()}
     except (OSError, ValueError) as problem:
-        raise UserError(f"{path} is not the file of CUB-200-2011: {problem}") from problem
+        raise FileRefused(path, f"it is not that of CUB-200-2011: {problem}") from problem
 
 
 def _check(folder: Path, train: list[Path], test: list[Path]) -> None:

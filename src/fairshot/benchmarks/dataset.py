@@ -15,7 +15,7 @@ from fairshot.benchmarks.cache import Resize, cached_pictures
 from fairshot.benchmarks.download import download
 from fairshot.benchmarks.lists import shot_lines, shots_by_class
 from fairshot.benchmarks.stream import Benchmark, LabelledPictures, Protocol
-from fairshot.errors import UserError
+from fairshot.errors import BadImage, PathUnusable, UserError
 from fairshot.progress import SILENT, Reporter
 
 
@@ -107,7 +107,7 @@ def unpacked_data(
         raise MissingData(dataset, root)
     folder = _data_inside(unpack(found, reporter), holds_data) if found.is_file() else found
     if folder is None:
-        raise UserError(f"{found} does not hold {dataset.title} in an accepted layout: {dataset.layouts}")
+        raise PathUnusable(found, f"does not hold {dataset.title} in an accepted layout: {dataset.layouts}")
     return folder
 
 
@@ -186,8 +186,8 @@ def load_files(
     files = [*train, *test]
     cached = cached_pictures([file.path for file in files], resize, reporter=reporter)
     for index, reason in cached.unreadable.items():
-        raise UserError(
-            f"{files[index].path}: {reason}; {len(cached.unreadable)} of {len(files)} files cannot be read"
+        raise BadImage(
+            str(files[index].path), f"{reason}; {len(cached.unreadable)} of {len(files)} files cannot be read"
         )
     images = LabelledPictures(cached.pictures, np.array([file.label for file in files], dtype=np.int64))
     return images.take(np.arange(len(train))), images.take(np.arange(len(train), len(files)))

@@ -11,11 +11,19 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from fairshot.errors import UserError
+from fairshot.errors import FileRefused, UserError
 from fairshot.progress import SILENT, Reporter
 
 BLOCK = 2**20
 TIMEOUT = 60  # seconds without receiving a byte
+
+
+class DownloadFailed(UserError):
+    """A file could not be downloaded, or is not the one expected."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        self.url, self.reason = url, reason
+        super().__init__(f"{url} could not be downloaded: {reason}")
 
 
 def download(url: str, target: Path, md5: str, reporter: Reporter = SILENT) -> None:
@@ -28,8 +36,8 @@ def download(url: str, target: Path, md5: str, reporter: Reporter = SILENT) -> N
         if target.exists():
             if _md5(target) == md5:
                 return
-            raise UserError(
-                f"{target} is not the file of {url}: its md5 is not {md5}; move it away and try again"
+            raise FileRefused(
+                target, f"it is not the file of {url}: its md5 is not {md5}; move it away and try again"
             )
         continued = part.exists()
         _fetch(url, part, reporter)
@@ -38,7 +46,7 @@ def download(url: str, target: Path, md5: str, reporter: Reporter = SILENT) -> N
             _fetch(url, part, reporter)
         if _md5(part) != md5:
             part.unlink()
-            raise UserError(f"{url} is not the file expected: its md5 is not {md5}; nothing was kept")
+            raise DownloadFailed(url, f"its md5 is not {md5}; nothing was kept")
         os.replace(part, target)
 
 
@@ -63,10 +71,10 @@ def _fetch(url: str, part: Path, reporter: Reporter) -> None:
             raise OSError(f"the connection ended after {received:,} of {total:,} bytes")
     except urllib.error.HTTPError as problem:
         if problem.code != 416:  # 416: nothing is missing
-            raise UserError(f"{url} could not be downloaded: {problem}") from problem
+            raise DownloadFailed(url, str(problem)) from problem
     except (OSError, http.client.HTTPException) as problem:
-        raise UserError(
-            f"{url} could not be downloaded: {problem}; what has arrived is kept, and another attempt goes on"
+        raise DownloadFailed(
+            url, f"{problem}; what has arrived is kept, and another attempt goes on"
         ) from problem
 
 

@@ -15,7 +15,7 @@ from fairshot.benchmarks.images import is_image_name
 from fairshot.benchmarks.pictures import Ints, Pictures
 from fairshot.benchmarks.stream import Protocol, Stream, StreamSettings, number_sessions, resolve_protocol
 from fairshot.documents import read_model, write_json
-from fairshot.errors import UserError
+from fairshot.errors import BadImage, BadSetting, PathUnusable, UserError
 from fairshot.progress import SILENT, Reporter
 
 FILE_NAME = "split.json"
@@ -97,9 +97,10 @@ class Split(BaseModel):
         for name in ("base_classes", "way", "shots", "sessions"):
             asked, drawn = getattr(settings, name), getattr(self, name)
             if asked not in (None, drawn):
-                raise UserError(
-                    f"benchmark.{name}: {asked} was asked for, but the split that is used again has {drawn}; "
-                    "leave out the key, or draw a new split"
+                raise BadSetting(
+                    f"benchmark.{name}",
+                    asked,
+                    f"the split that is used again has {drawn}; leave out the key, or draw a new split",
                 )
 
     def summary(self) -> list[str]:
@@ -145,9 +146,10 @@ def replay_folder(photos: Path, split: Split, reporter: Reporter = SILENT, resiz
     files = [file for each in split.classes for file in (*each.train, *each.test)]
     cached = cached_pictures([photos / file for file in files], resize, reporter=reporter)
     for index, reason in cached.unreadable.items():
-        raise UserError(
-            f"{photos / files[index]} is part of the split but cannot be used: {reason}; this holds for "
-            f"{len(cached.unreadable)} of {len(files)} images; bring them back, or draw a new split"
+        raise BadImage(
+            str(photos / files[index]),
+            f"{reason}; {len(cached.unreadable)} of the {len(files)} images of the split cannot be used: "
+            "bring them back, or draw a new split",
         )
     return _stream(photos, split, files, cached.pictures)
 
@@ -155,7 +157,7 @@ def replay_folder(photos: Path, split: Split, reporter: Reporter = SILENT, resiz
 def _list_files(photos: Path) -> tuple[dict[str, list[str]], dict[str, str]]:
     """Return the image files of each class, and the other files with the reason why they are skipped."""
     if not photos.is_dir():
-        raise UserError(f"{photos} is not a folder; images are expected as {photos}/<class>/*.jpg")
+        raise PathUnusable(photos, f"is not a folder; images are expected as {photos}/<class>/*.jpg")
     by_class: dict[str, list[str]] = {}
     skipped: dict[str, str] = {}
     for folder in sorted(photos.iterdir()):
@@ -168,9 +170,10 @@ def _list_files(photos: Path) -> tuple[dict[str, list[str]], dict[str, str]]:
             elif not path.name.startswith("."):
                 skipped[f"{folder.name}/{path.name}"] = "not an image format that is read"
     if len(by_class) < FEWEST_CLASSES:
-        raise UserError(
-            f"{photos} has {len(by_class)} class folders; at least {FEWEST_CLASSES} are needed, two base "
-            f"classes and one incremental, with images as {photos}/<class>/*.jpg"
+        raise PathUnusable(
+            photos,
+            f"has {len(by_class)} class folders; at least {FEWEST_CLASSES} are needed, two base classes and "
+            f"one incremental, with images as {photos}/<class>/*.jpg",
         )
     return by_class, skipped
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from fairshot.benchmarks.pictures import Bytes, Pictures
-from fairshot.errors import UserError
+from fairshot.errors import BadImage, BadInput
 
 PIXEL_LIMIT = 80_000_000  # of one image, judged by its header before a pixel is decoded
 SCAN_LIMIT = 64  # of one JPEG; programs write about ten, and each may take as long as the whole image
@@ -46,7 +46,7 @@ def read_image(path: str | os.PathLike[str], channels: int = 3) -> Bytes:
 
     Turned upright by its EXIF tag, transparency over white, the first frame of an animation, 16-bit and
     floating-point grey brought to 0 .. 255. A file that cannot be read, or declares more than `PIXEL_LIMIT`
-    pixels, is a `UserError` that names it.
+    pixels, is a `BadImage` that names it.
     """
     return _read(path, str(path), channels, PIXEL_LIMIT)
 
@@ -90,26 +90,27 @@ def _opened(file: str | os.PathLike[str] | BytesIO, name: str, pixel_limit: int)
         with Image.open(file, formats=image_formats()) as image:
             header = _header(image)
             if header.pixels > pixel_limit:
-                raise UserError(f"{name}: {image.width} x {image.height} pixels, {too_large}")
+                raise BadImage(name, f"{image.width} x {image.height} pixels, {too_large}")
             if header.scans > SCAN_LIMIT:
-                raise UserError(
-                    f"{name}: a JPEG of more than {SCAN_LIMIT} scans, which would take very long to decode; "
-                    "save it again with another program"
+                raise BadImage(
+                    name,
+                    f"a JPEG of more than {SCAN_LIMIT} scans, which would take very long to decode; save it "
+                    "again with another program",
                 )
             yield image
-    except UserError:
+    except BadImage:
         raise
     except FileNotFoundError:
-        raise UserError(f"{name}: there is no such file or folder") from None
+        raise BadImage(name, "there is no such file or folder") from None
     except Image.DecompressionBombError as problem:
-        raise UserError(f"{name}: {problem}, {too_large}") from None
+        raise BadImage(name, f"{problem}, {too_large}") from None
     except MemoryError:
-        raise UserError(f"{name}: decoding it needs too much memory; give a smaller version of it") from None
+        raise BadImage(name, "decoding it needs too much memory; give a smaller version of it") from None
     except Exception as problem:  # a hostile file makes decoders fail in any way at all
         heic = Path(name).suffix.lower() in {".heic", ".heif"} and "HEIF" not in image_formats()
         advice = "; HEIC needs a plug-in: pip install pillow-heif" if heic else ""
-        raise UserError(
-            f"{name}: this file cannot be read as an image ({_reason(problem)}){advice}"
+        raise BadImage(
+            name, f"this file cannot be read as an image ({_reason(problem)}){advice}"
         ) from problem
 
 
@@ -230,16 +231,18 @@ def as_pictures(X: Any, channels: int, prepare: Callable[[Bytes], Bytes] | None 
     if isinstance(X, Pictures):
         X = list(X)
     if isinstance(X, str | os.PathLike):
-        raise UserError(f"X is the single path {str(X)!r}; give a list of paths: [{str(X)!r}]")
+        raise BadInput("X", f"it is the single path {str(X)!r}; give a list of paths: [{str(X)!r}]")
     if not hasattr(X, "__len__") or not isinstance(X, Iterable):
-        raise UserError(f"X must be an array of images or a list of images or paths, not {type(X).__name__}")
+        raise BadInput(
+            "X", f"expected an array of images or a list of images or paths, got {type(X).__name__}"
+        )
     if not isinstance(X, Sequence):
         X = np.asarray(X) if hasattr(X, "__array__") else list(X)
     if isinstance(X, np.ndarray) and X.dtype.kind not in "OUS":
         array = with_channels(_checked(X, "X", 4), channels)
         return Pictures.from_list(list(map(prepare, array))) if prepare else Pictures.from_array(array)
     if len(X) == 0:
-        raise UserError("X holds no images")
+        raise BadInput("X", "it holds no images")
     images = (_one(item, f"X[{index}]", channels) for index, item in enumerate(X))
     return Pictures.from_list(list(map(prepare, images) if prepare else images))
 
@@ -262,7 +265,7 @@ def _one(item: Any, name: str, channels: int) -> Bytes:
         try:
             return _converted(item, channels)
         except ValueError as problem:
-            raise UserError(f"{name}: this image cannot be used ({problem})") from problem
+            raise BadImage(name, f"this image cannot be used ({problem})") from problem
     return with_channels(_checked(np.asarray(item), name, 3), channels)
 
 
@@ -273,19 +276,20 @@ def _checked(array: npt.NDArray[Any], name: str, dimensions: int) -> Bytes:
         advice = "give values 0..255 as uint8"
         if array.dtype.kind == "f":
             advice += f"; if they lie in 0..1: ({name} * 255).round().astype(numpy.uint8)"
-        raise UserError(f"{name}: images are uint8 {expected}; this has dtype {array.dtype}: {advice}")
+        raise BadImage(name, f"images are uint8 {expected}; this has dtype {array.dtype}: {advice}")
     if dimensions == 4 and array.ndim == 3 and array.shape[-1] in (3, 4) and min(array.shape[:2]) > 4:
-        raise UserError(
-            f"{name}: images are uint8 {expected}; this has shape {array.shape}, which looks like one colour "
-            f"picture: give {name}[None]"
+        raise BadImage(
+            name,
+            f"images are uint8 {expected}; this has shape {array.shape}, which looks like one colour "
+            f"picture: give {name}[None]",
         )
     if array.ndim == dimensions - 1:
         array = array[..., None]
     if array.ndim != dimensions:
-        raise UserError(f"{name}: images are uint8 {expected}; this has shape {array.shape}")
+        raise BadImage(name, f"images are uint8 {expected}; this has shape {array.shape}")
     if array.size == 0:
-        raise UserError(f"{name}: there is no pixel in an array of shape {array.shape}")
+        raise BadImage(name, f"there is no pixel in an array of shape {array.shape}")
     if array.shape[-1] not in (1, 2, 3, 4):
         advice = "; channels come last: move axis 1 to the end" if array.shape[-3] in (1, 3, 4) else ""
-        raise UserError(f"{name}: images have 1 to 4 channels, this has shape {array.shape}{advice}")
+        raise BadImage(name, f"images have 1 to 4 channels, this has shape {array.shape}{advice}")
     return array

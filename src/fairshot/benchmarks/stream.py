@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fairshot.benchmarks.pictures import Floats, Ints, Pictures
-from fairshot.errors import UserError
+from fairshot.errors import BadSetting
 from fairshot.settings import Settings
 
 
@@ -174,15 +174,15 @@ def resolve_protocol(name: str, classes: int, own: Protocol, settings: StreamSet
     way = own.way if settings.way is None else settings.way
     left = classes - base
     if left < 0:
-        raise UserError(
-            f"benchmark.base_classes: {base} were asked for, but {name} has {classes} classes in all"
-        )
+        raise BadSetting("benchmark.base_classes", base, f"{name} has {classes} classes in all")
     sessions = min(own.sessions, max(left // way, 1)) if settings.sessions is None else settings.sessions
     if way * sessions > left:
         key, given = ("sessions", sessions) if way <= left else ("way", way)
-        raise UserError(
-            f"benchmark.{key}: {given} does not fit: {sessions} sessions of {way} classes need "
-            f"{way * sessions} classes; {name} has {classes}, of which {base} are base classes"
+        raise BadSetting(
+            f"benchmark.{key}",
+            given,
+            f"{sessions} sessions of {way} classes need {way * sessions} classes; {name} has {classes}, of "
+            f"which {base} are base classes",
         )
     return Protocol(base, way, own.shots if settings.shots is None else settings.shots, sessions)
 
@@ -204,8 +204,9 @@ def _shots(benchmark: Benchmark, images: Ints, label: int, shots: int, seed: int
     if seed is None and listed is not None and shots <= len(listed):
         return listed[:shots]
     if shots > len(images):
-        raise UserError(
-            f"benchmark.shots: {shots} shots were asked for, but class {benchmark.class_names[label]!r} of "
-            f"{benchmark.name} has {len(images)} training images"
+        raise BadSetting(
+            "benchmark.shots",
+            shots,
+            f"class {benchmark.class_names[label]!r} of {benchmark.name} has {len(images)} training images",
         )
     return np.random.default_rng([seed or 0, label]).permutation(images)[:shots]

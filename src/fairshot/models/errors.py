@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
-from fairshot.errors import UserError, did_you_mean, first_of
+from fairshot.errors import PathUnusable, UserError, did_you_mean, first_of
 
 NAMED = 3  # tensors that a message names
 
@@ -50,12 +49,8 @@ class PackagedWeightsMissing(UserError):
         super().__init__(f"the weights of {preset} are in the package {package}, which is not installed")
 
 
-class UnusableWeights(UserError):
+class UnusableWeights(PathUnusable):
     """A file of weights that cannot be read."""
-
-    def __init__(self, path: Path, problem: str) -> None:
-        self.path = path
-        super().__init__(f"{path} {problem}")
 
 
 class WeightsDoNotFit(UserError):

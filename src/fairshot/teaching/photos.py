@@ -17,7 +17,7 @@ from PIL import Image
 from fairshot.benchmarks.cache import Resize
 from fairshot.benchmarks.images import as_pictures, read_image
 from fairshot.benchmarks.pictures import Bytes, Pictures
-from fairshot.errors import UserError
+from fairshot.errors import BadImage
 from fairshot.teaching.errors import UnreadablePhotos
 
 THUMBNAIL_SIDE = 96
@@ -58,8 +58,8 @@ class Preparation:
             try:
                 pictures.append(self.picture(read_image(file, self.channels)))
                 files.append(file)
-            except UserError as problem:
-                unreadable[str(file)] = str(problem).removeprefix(f"{file}: ")
+            except BadImage as problem:
+                unreadable[str(file)] = problem.reason
         if not files:
             raise UnreadablePhotos(unreadable)
         return ReadPhotos(files, Pictures.from_list(pictures), unreadable)

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event
 
 from fairshot.benchmarks.images import is_image_name, read_image
-from fairshot.errors import UserError
+from fairshot.errors import BadImage
 from fairshot.progress import SILENT, Reporter
 from fairshot.watching.backoff import Backoff
 from fairshot.watching.capture import Capture, Captures, Prepare, Version, as_it_is, as_text, identity
@@ -130,14 +130,13 @@ class FolderSource:
         id = identity(self.name, image, version)
         try:
             picture = self.prepare(read_image(path))
-        except UserError as problem:
+        except BadImage as problem:
             if not path.exists():
                 return None
             if image not in self._failed and not self.once:
                 self._failed[image] = _Waiting(version, time.monotonic())
                 return None
-            reason = str(problem).removeprefix(f"{path}: ")
-            return Capture(as_text(image), id, None, reason, path, version)
+            return Capture(as_text(image), id, None, problem.reason, path, version)
         try:
             unchanged = Version.of(path.stat()) == version
         except OSError:  # it has just been moved or removed
