@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from fairshot.errors import DamagedFile, FileRefused, UserError
+from fairshot.errors import DamagedFile, FileRefused
 from fairshot.files import write_atomically
 
 JSON_BYTES = 2**28  # the largest file that is parsed; confusion matrices of 1,000 classes take 2**26
@@ -82,7 +82,7 @@ def read_model(path: Path, kind: type[Model], what: str) -> Model:
     except ValidationError as problem:
         if problem.errors()[0]["type"] == "json_invalid":
             raise DamagedFile(path, f"it is no JSON: {first_problem(problem)}") from None
-        raise UserError(f"{path} is not {what} this version can read: {first_problem(problem)}") from None
+        raise FileRefused(path, f"it is not {what} this version can read: {first_problem(problem)}") from None
 
 
 def first_problem(problem: ValidationError) -> str:

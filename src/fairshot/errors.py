@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -54,6 +54,16 @@ class BadSetting(UserError):
 
     def __str__(self) -> str:
         return f"{self.key}: {self.given!r} was given; {self.reason}"
+
+
+@dataclass(eq=False)
+class BadSettings(UserError):
+    """Settings that can never be: for each key what is wrong with it."""
+
+    reasons: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return "\n".join(f"{key}: {reason}" for key, reason in self.reasons.items())
 
 
 @dataclass(eq=False)

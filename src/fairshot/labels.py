@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fairshot.errors import UserError
+from fairshot.errors import BadInput
 
 STORABLE = (str, int, float, bool, type(None))  # types that JSON keeps; and tuples of these
 
@@ -22,22 +22,22 @@ def as_labels(y: Any) -> list[Hashable]:
     scikit-learn's warning; numbers that are no labels, because they are not whole, are refused.
     """
     if y is None:
-        raise UserError("this estimator requires y to be passed, but the target y is None")
+        raise BadInput("y", "this estimator requires y to be passed, but the target y is None")
     if hasattr(y, "__array__") and not isinstance(y, Iterable):
         y = np.asarray(y)
     if isinstance(y, str | bytes) or not isinstance(y, Iterable):
-        raise UserError(f"y must be a sequence of labels, one per image, not {y!r}")
+        raise BadInput("y", f"expected a sequence of labels, one per image, got {y!r}")
     shape = tuple(getattr(y, "shape", (0,)))
     if len(shape) == 2 and shape[1] == 1:
         y, shape = _as_row(y), shape[:1]
     if len(shape) != 1:
-        raise UserError(f"y must hold one label per image, but has the shape {shape}")
+        raise BadInput("y", f"expected one label per image, got the shape {shape}")
     labels = [item.item() if isinstance(item, np.generic) else item for item in _items(y)]
     for index, label in enumerate(labels):
         if not _is_hashable(label):
-            raise UserError(f"y[{index}]: {label!r} cannot be a label, because it is not hashable")
+            raise BadInput(f"y[{index}]", f"{label!r} cannot be a label, because it is not hashable")
         if label != label:
-            raise UserError(f"y[{index}]: {label!r} cannot be a label, because it does not equal itself")
+            raise BadInput(f"y[{index}]", f"{label!r} cannot be a label, because it does not equal itself")
     _check_discrete(labels)
     return labels
 
@@ -59,9 +59,10 @@ def _check_discrete(labels: Sequence[Hashable]) -> None:
         return
     for index, label in enumerate(labels):
         if isinstance(label, float) and not label.is_integer():
-            raise UserError(
-                f"y[{index}]: Unknown label type: {label!r} is a continuous value, and no label; give whole "
-                "numbers or strings"
+            raise BadInput(
+                f"y[{index}]",
+                f"Unknown label type: {label!r} is a continuous value, and no label; give whole numbers or "
+                "strings",
             )
 
 
@@ -106,9 +107,10 @@ def to_json(label: Any) -> Any:
         return label
     if type(label) is tuple:
         return {"tuple": [to_json(part) for part in label]}
-    raise UserError(
-        f"the label {label!r} is of type {type(label).__name__}, which cannot be saved; "
-        "use strings, numbers, bools, None, or tuples of these"
+    raise BadInput(
+        f"label {label!r}",
+        f"its type {type(label).__name__} cannot be saved; use strings, numbers, bools, None, or tuples of "
+        "these",
     )
 
 

@@ -70,12 +70,12 @@ def explain(
     settings: type[Settings],
     prefix: str = "",
     further: Mapping[str, type[Settings]] = MappingProxyType({}),
-) -> str:
-    """Return one line for each key of the settings that cannot be used, named with its section.
+) -> dict[str, str]:
+    """Return what is wrong with each key of the settings that cannot be used, named with its section.
 
     `further` are the settings of sections whose keys `settings` does not define, by their names.
     """
-    lines = []
+    reasons = {}
     for error in problem.errors():
         key = prefix + ".".join(str(part) for part in error["loc"])
         what = error["msg"].removeprefix("Value error, ")
@@ -85,8 +85,8 @@ def explain(
             what = f"expected a section of keys and values, got {error['input']!r}"
         elif error["type"] != "missing" and not isinstance(error["input"], dict):
             what += f", got {error['input']!r}"
-        lines.append(f"{key.rstrip('.')}: {what}")
-    return "\n".join(lines)
+        reasons[key.rstrip(".")] = what
+    return reasons
 
 
 def _meant(settings: type[Settings], path: Sequence[int | str], further: Mapping[str, type[Settings]]) -> str:

@@ -11,7 +11,7 @@ from PIL import Image
 
 from fairshot.benchmarks.image_folder import Split, TooFewImages, draw_split, load_folder, replay_folder
 from fairshot.benchmarks.stream import Stream, StreamSettings
-from fairshot.errors import BadImage, PathUnusable, UserError
+from fairshot.errors import BadImage, FileRefused, PathUnusable
 
 DEFAULTS = StreamSettings()
 
@@ -110,8 +110,9 @@ def test_a_replay_without_its_images_is_refused(photos):
 
 def test_a_file_that_is_no_split_is_refused(tmp_path):
     (tmp_path / "split.json").write_text('{"seed": 1}')
-    with pytest.raises(UserError, match=r"split\.json is not a split"):
+    with pytest.raises(FileRefused) as refused:
         Split.read(tmp_path)
+    assert refused.value.path == tmp_path / "split.json"
 
 
 @given(

@@ -13,7 +13,7 @@ from fairshot.classifiers.decision_settings import MixtureSettings, PrototypeSet
 from fairshot.classifiers.dual import DualClassifier
 from fairshot.classifiers.gate import TransferableClassifier
 from fairshot.classifiers.whitening import Whitening, WithinClassCovariance
-from fairshot.errors import UserError
+from fairshot.errors import BadSetting
 
 BASE, NOVEL, VIEWS = 6, 4, 2
 WIDTH = 12
@@ -187,7 +187,7 @@ def test_a_gate_goes_with_bounded_calibration_in_its_own_space():
     )
     assert not torch.equal(adapted.decide(TESTS).scores, classifier.decide(TESTS).scores)
     assert torch.equal(adapted.rollback().decide(TESTS).scores, classifier.decide(TESTS).scores)
-    with pytest.raises(UserError, match="the journal has 1"):
+    with pytest.raises(BadSetting, match="the journal has 1"):
         adapted.rollback(2)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import fairshot
 from fairshot import estimators
-from fairshot.errors import UserError, WeightsRefused
+from fairshot.errors import PathUnusable, WeightsRefused
 from fairshot.estimators.estimator import MethodEstimator
 from fairshot.methods import methods, plugins
 from support.pages import ROOT, code_blocks
@@ -64,7 +64,7 @@ def test_a_method_is_an_estimator(name, tmp_path):
         np.testing.assert_array_equal(again.predict_proba(X), probabilities)
         assert again.classes_.tolist() == list("abcdef")
     other = next(each for each in (fairshot.NCM, fairshot.SSS) if each is not kind)
-    with pytest.raises(UserError, match=f"holds an estimator of the method {name}"):
+    with pytest.raises(PathUnusable, match=f"holds an estimator of the method {name}"):
         other.load(tmp_path)
 
 

@@ -13,7 +13,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator
 
 from fairshot import ALICE, FACT, NCM, SSS, SSSBGMM, TOPIC
-from fairshot.errors import UserError, WeightsRefused
+from fairshot.errors import BadImage, BadInput, BadSetting, WeightsRefused
 from fairshot.training.batches import shuffled
 from fairshot.training.episodes import Episode
 from support.pickling import pickled
@@ -101,7 +101,7 @@ def test_labels_are_any_array_and_a_column_is_taken_with_a_warning(fitted):
     for column in (np.array(names)[:, None], pd.DataFrame({"label": names})):
         with pytest.warns(DataConversionWarning, match="A column-vector y was passed"):
             assert_same(copy_of(fitted).partial_fit(X, column), expected)
-    with pytest.raises(UserError, match=r"shape \(4, 2\)"):
+    with pytest.raises(BadInput, match=r"shape \(4, 2\)"):
         copy_of(fitted).partial_fit(X, np.array([names, names]).T)
 
 
@@ -109,8 +109,9 @@ def test_images_may_be_nested_lists(fitted):
     X = noise(3, 10, 10)
     np.testing.assert_array_equal(fitted.predict_proba(X.tolist()), fitted.predict_proba(X))
     for image in ([[0.5, 0.1]], [[0, 256]], [[1, 2], [3]]):
-        with pytest.raises(UserError, match=r"X\[0\]"):
+        with pytest.raises(BadImage) as refused:
             fitted.predict([image])
+        assert refused.value.name == "X[0]"
 
 
 def test_the_first_call_of_partial_fit_names_the_classes(fitted):
@@ -122,7 +123,7 @@ def test_the_first_call_of_partial_fit_names_the_classes(fitted):
     assert first.classes_.tolist() == ["a", "b"]  # what it has learnt
     first.partial_fit(X[:2], ["c", "c"], classes=np.array(["a", "b", "c"]))
     assert first.classes_.tolist() == ["a", "b", "c"]
-    with pytest.raises(UserError, match="y holds 'd', which is not among the classes"):
+    with pytest.raises(BadInput, match="'d', which is not among the classes"):
         first.partial_fit(X[:2], ["c", "d"], classes=["a", "b", "c"])
     first.partial_fit(X[:2], ["d", "d"])  # without a list any label is new
     assert first.classes_.tolist() == ["a", "b", "c", "d"]
@@ -134,7 +135,7 @@ def test_a_method_that_must_know_the_number_of_classes_is_told_it():
     assert len(FACT(**INSTANT).partial_fit(X, y, **future).method_.virtual) == 3
     assert len(FACT(**INSTANT, total_classes=6).fit(X, y).method_.virtual) == 4
     assert len(FACT(**INSTANT).fit(X, y).method_.virtual) == 2
-    with pytest.raises(UserError, match="total_classes: 1 was given, but y holds 2 classes"):
+    with pytest.raises(BadSetting, match="total_classes: 1 was given; y holds 2 classes"):
         FACT(**INSTANT, total_classes=1).fit(X, y)
 
 
@@ -221,16 +222,17 @@ def test_a_method_that_cannot_weigh_images_says_so(model):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([1, 2], r"shape \(2,\); give one weight per image: \(3,\)"),
-        ([[1], [2], [3]], r"shape \(3, 1\)"),
+        ([1, 2], r"shape is \(2,\); give one weight per image: \(3,\)"),
+        ([[1], [2], [3]], r"shape is \(3, 1\)"),
         ([1, -1, 1], "finite numbers from 0 on"),
         ([1, np.nan, 1], "finite numbers from 0 on"),
         ([0, 0, 0], "zero for all images"),
-        (["x", "y", "z"], "must hold numbers"),
+        (["x", "y", "z"], "expected numbers"),
     ],
 )
 def test_weights_that_cannot_be_used_are_refused_and_change_nothing(fitted, weights, message):
     model = copy_of(fitted)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(BadInput, match=message) as refused:
         model.partial_fit(noise(3, 10, 10), ["a", "b", "c"], sample_weight=weights)
+    assert refused.value.name == "sample_weight"
     assert_same(model, fitted)

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from fairshot.errors import UserError
+from fairshot.errors import BadSetting
 from fairshot.methods.fact import FACT, FACTSettings, ForwardCompatible
 from fairshot.models.backbones import build_backbone, stages
 from fairshot.models.embedder import ModelSettings
@@ -119,5 +119,5 @@ def test_stages_compose_to_the_network(name, count):
 def test_a_network_without_stages_is_refused():
     model = ModelSettings(backbone="mobilenetv3_small_050", small_stem=False, size=32)
     method = FACT(FACTSettings(), model, channels=3, base_classes=3, total_classes=5)
-    with pytest.raises(UserError, match=r"model\.backbone: .* residual network"):
+    with pytest.raises(BadSetting, match=r"model\.backbone: .* residual network"):
         method.objective()

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from fairshot.errors import UserError
+from fairshot.errors import BadSetting
 from fairshot.methods.nc_fscil import (
     DotRegression,
     NCFSCILSettings,
@@ -173,13 +173,13 @@ def test_a_session_tunes_the_neck_towards_the_vertices_and_nothing_else():
 
 
 def test_more_classes_than_it_was_told_are_refused():
-    with pytest.raises(UserError, match=r"method\.width: 9 was given"):
+    with pytest.raises(BadSetting, match=r"method\.width: 9 was given"):
         toy_method("nc_fscil", width=9)
     method = after_base("nc_fscil")
     for session in toy_stream().sessions[1:]:
         method.learn(session.train)
     shots = toy_stream().sessions[1].train
     further = type(shots)(shots.pictures, shots.labels + 4)
-    with pytest.raises(UserError, match="12 classes, but the simplex has 10 vertices"):
+    with pytest.raises(BadSetting, match="total_classes: 10 was given; there are 12 classes"):
         method.learn(further)
     assert method.seen_classes == 10

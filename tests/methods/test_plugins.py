@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fairshot.errors import CodeNotTrusted, MethodNotLoaded, UserError
+from fairshot.errors import BadSetting, CodeNotTrusted, MethodNotLoaded, PathUnusable, UserError
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import recipe_of, recorded_recipe
 from fairshot.methods import plugins
@@ -35,9 +35,10 @@ def commands() -> list[list[str]]:
 
 
 def test_a_benchmark_is_named_with_it():
-    with pytest.raises(UserError, match=r"'gentle\.py:Gentle' names no benchmark"):
+    with pytest.raises(BadSetting) as refused:
         load_recipe("gentle.py:Gentle")
-    with pytest.raises(UserError, match=r"names no benchmark; did you mean doodles\?"):
+    assert (refused.value.key, refused.value.given) == ("recipe", "gentle.py:Gentle")
+    with pytest.raises(BadSetting, match=r"names no benchmark; did you mean doodles\?"):
         load_recipe("doodle/gentle.py:Gentle")
 
 
@@ -78,25 +79,26 @@ def test_the_example_runs_by_the_commands_of_the_page(tmp_path):
 @pytest.mark.parametrize(
     ("code", "wanted", "complaint"),
     [
-        (None, "Gentle", "no such file"),
+        (None, "Gentle", "is no file"),
         ("import nothing_of_this_name", "Gentle", "cannot be imported: ModuleNotFoundError"),
-        ("class Gentle: pass", "Gentle", "no class of this file that derives from"),
+        ("class Gentle: pass", "Gentle", "no class 'Gentle' that derives from"),
         (
             "from fairshot.methods.prototype_method import PrototypeMethod as Gentle",
             "Gentle",
             "lacks name",
         ),
-        (example(), "Mild", "'Mild' is no class"),
-        (example(), "Gentel", r"'Gentel' is no class .*; did you mean Gentle\?"),
+        (example(), "Mild", "no class 'Mild'"),
+        (example(), "Gentel", r"no class 'Gentel' .*; did you mean Gentle\?"),
         (example(), "PrototypeMethd", "derives from fairshot's Method$"),  # and none that it imports is meant
-        (example().replace('"gentle"', '"ncm"'), "Gentle", "another method named 'ncm'"),
+        (example().replace('"gentle"', '"ncm"'), "Gentle", "the name 'ncm' of another method"),
     ],
 )
 def test_what_cannot_be_used_is_said(tmp_path, code, wanted, complaint):
     if code is not None:
         (tmp_path / "gentle.py").write_text(code)
-    with pytest.raises(UserError, match=complaint):
+    with pytest.raises(PathUnusable, match=complaint) as refused:
         load_plugin(f"{tmp_path / 'gentle.py'}:{wanted}")
+    assert refused.value.path == (tmp_path / "gentle.py").resolve()
 
 
 def test_a_run_of_a_file_that_has_changed_since_is_not_taken_for_one_of_the_new_code(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fairshot.benchmarks.pictures import Pictures
-from fairshot.errors import UserError
+from fairshot.errors import BadSetting
 from fairshot.methods.savc import SAVC, FantasyContrast, SAVCSettings, fantasy_transforms
 from fairshot.models.embedder import ModelSettings
 from fairshot.models.flips import FlipViews
@@ -134,7 +134,7 @@ def test_twelve_transforms_cost_twelve_passes_and_need_colours():
     method.init_classifiers(method.embed(pictures), torch.tensor([0, 1, 0, 1]))
     _, images = scores_of(method, pictures.take([2]))
     assert images == SAVC.passes(settings) == 12
-    with pytest.raises(UserError, match=r"method\.fantasy"):
+    with pytest.raises(BadSetting, match=r"method\.fantasy"):
         SAVC(settings, model, channels=1, base_classes=2)
 
 

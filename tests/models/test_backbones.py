@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from fairshot.benchmarks.pictures import Pictures
-from fairshot.errors import UserError
+from fairshot.errors import BadSetting, BadSettings, UserError
 from fairshot.models.backbones import build_backbone, feature_width, model_settings
 from fairshot.models.embedder import Embedder, ModelSettings
 from fairshot.models.errors import CannotEmbed
@@ -75,7 +75,7 @@ def test_a_stem_of_stride_two_quarters_the_maps_of_every_stage():
 
 @pytest.mark.parametrize("change", ["model.small_stem=false", "model.backbone=resnet20"])
 def test_a_network_that_keeps_its_stem_is_not_asked_for_another(change):
-    with pytest.raises(UserError, match=r"model\.stem: "):
+    with pytest.raises((BadSetting, BadSettings), match=r"model\.stem: "):
         build_backbone(load_recipe("mini_imagenet/sss", ["model.stem=3x3/2", change]).model, 3)
 
 

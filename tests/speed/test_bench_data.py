@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fairshot.benchmarks.cache import Resize, cache_folder
-from fairshot.errors import UserError
+from fairshot.errors import BadInput
 from fairshot.speed.data import generated_photographs, measure_data
 
 
@@ -25,5 +25,5 @@ def test_files_that_are_no_pictures_are_passed_over(tmp_path):
     speed = measure_data([broken, *files], Resize(16))
     assert (speed.files, speed.readable) == (4, 3)
     for none in ([], [broken]):
-        with pytest.raises(UserError, match=f"none of the {len(none)} files"):
+        with pytest.raises(BadInput, match=f"none of {len(none)} "):
             measure_data(none, Resize(16))

@@ -8,7 +8,7 @@ import torch
 
 from fairshot.classifiers import bounded_calibration
 from fairshot.classifiers.bounded_calibration import Bounds
-from fairshot.errors import UserError
+from fairshot.errors import BadSetting
 from fairshot.studies.poisoning import measure_poisoning
 from support.commands import TINY, fairshot
 from support.toys import after_base, toy_method, toy_stream
@@ -52,7 +52,7 @@ def test_batches_are_journalled_numbered_through_and_rolled_back():
     for batches in (1, 2):  # one, then two more
         method.rollback(batches)
     torch.testing.assert_close(method.classifier.prototypes, states[0])
-    with pytest.raises(UserError, match=r"5 batches .* the journal has 1"):
+    with pytest.raises(BadSetting, match="batches: 5 was given; the journal has 1"):
         method.rollback(5)
     method.rollback()
     torch.testing.assert_close(method.classifier.prototypes, labelled)

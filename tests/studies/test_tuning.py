@@ -14,7 +14,7 @@ from fairshot import studies
 from fairshot.benchmarks import load_stream
 from fairshot.benchmarks.stream import LabelledPictures, Session, Stream, StreamSettings
 from fairshot.cli import app
-from fairshot.errors import HeldOutUnfit, PseudoNovelUnfit, UserError
+from fairshot.errors import BadSetting, HeldOutUnfit, PseudoNovelUnfit
 from fairshot.evaluation import experiment
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.sessions import run_sessions
@@ -79,7 +79,7 @@ def test_what_base_classes_do_not_allow_is_refused(stream, novel, held_out, prob
 
 def test_a_benchmark_without_sessions_cannot_be_tuned_for():
     alone = load_stream("doodles", StreamSettings(base_classes=5, sessions=0))
-    with pytest.raises(UserError, match=r"benchmark\.sessions: 0"):
+    with pytest.raises(BadSetting, match=r"benchmark\.sessions: 0"):
         pseudo_stream(alone, 2, 20)
 
 

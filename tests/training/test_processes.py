@@ -8,7 +8,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import nn
 
-from fairshot.errors import UserError
+from fairshot.errors import BadSetting
 from fairshot.training.hardware import SharedBatchNorm, share_batch_norms
 from support.commands import CONTEXT
 from support.shared_training import train, train_in_processes
@@ -51,5 +51,5 @@ def test_batch_norms_are_shared_once_and_odd_ones_refused_by_name(device, kind):
         assert [type(module) for module in network] == [kind, nn.ReLU, kind]
     values = torch.randn(4, 3)
     assert torch.equal(network.eval()[2](values), nn.BatchNorm1d(3).eval()(values))
-    with pytest.raises(UserError, match=r"batch norm 1 \(BatchNorm3d\)"):
+    with pytest.raises(BadSetting, match=r"batch norm 1 \(BatchNorm3d\)"):
         share_batch_norms(nn.Sequential(nn.ReLU(), nn.BatchNorm3d(3)), two)

@@ -34,7 +34,7 @@ from fairshot.classifiers.prototype_classifier import Prototypes, ResistingProto
 from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.similarity import prototype_directions, similarity, similarity_to
 from fairshot.classifiers.whitening import ClassCovariances, Whitening, WithinClassCovariance
-from fairshot.errors import UserError
+from fairshot.errors import BadSetting
 
 Features = Mapping[str, Tensor]
 
@@ -142,9 +142,8 @@ class DualClassifier:
     def rollback(self, batches: int = 1) -> Self:
         """Undo the last batches of unlabelled images, if Calibration is bounded."""
         if not 0 <= batches <= len(self.journal):
-            raise UserError(
-                f"rollback: {batches} batches of unlabelled images were to be undone; "
-                f"the journal has {len(self.journal)}"
+            raise BadSetting(
+                "batches", batches, f"the journal has {len(self.journal)} of unlabelled images to undo"
             )
         if self.memory is None:
             return self

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairshot.benchmarks.images import channels_of
 from fairshot.benchmarks.pictures import Pictures
-from fairshot.errors import TrainingStopped, UserError, WeightsRefused
+from fairshot.errors import BadInput, BadSetting, BadSettings, TrainingStopped, WeightsRefused
 from fairshot.estimators.inputs import (
     LARGEST,
     Targets,
@@ -240,7 +240,7 @@ class MethodEstimator(ScikitLearnClassifier):
         classes = distinct(targets.labels)
         if len(classes) < 2:
             found = f"1 class: {classes[0]!r}" if classes else "none"
-            raise UserError(f"fit needs at least 2 classes; y holds {found}")
+            raise BadInput("y", f"fit needs at least 2 classes; it holds {found}")
         trainer = self._trainer(len(targets.labels), channels_of(X))
         settings = self._method_settings()
         self._check_weights(settings, targets)
@@ -311,7 +311,7 @@ class MethodEstimator(ScikitLearnClassifier):
             settings = settings.model_copy(update={"warmup_epochs": settings.epochs / 5})
         views = _section(ViewSettings, "views", {} if channels == 3 else GREY_VIEWS, self.views)
         if not isinstance(self.seed, int | np.integer) or self.seed < 0:
-            raise UserError(f"seed: expected a whole number from 0 on, got {self.seed!r}")
+            raise BadSetting("seed", self.seed, "expected a whole number from 0 on")
         reporter = self.reporter or SILENT
         return Trainer(
             choose_hardware(self.device), settings, views, LARGEST, int(self.seed), reporter=reporter
@@ -327,4 +327,4 @@ def _section(settings: type[SettingsT], name: str, chosen: Options, further: Opt
     try:
         return settings.model_validate({**chosen, **(further or {})})
     except ValidationError as problem:
-        raise UserError(explain(problem, settings, f"{name}.")) from None
+        raise BadSettings(explain(problem, settings, f"{name}.")) from None

@@ -12,7 +12,7 @@ from fairshot.benchmarks.cache import Resize
 from fairshot.benchmarks.images import as_pictures
 from fairshot.benchmarks.pictures import Bytes, Floats, Ints, Pictures
 from fairshot.benchmarks.stream import LabelledPictures
-from fairshot.errors import UserError
+from fairshot.errors import BadImage, BadInput
 from fairshot.labels import as_labels
 
 LARGEST = 64  # pixels a side of the network's input, unless `size` asks for more
@@ -34,7 +34,9 @@ class Targets:
         if classes is not None:
             known = set(as_labels(classes))
             if foreign := [label for label in dict.fromkeys(labels) if label not in known]:
-                raise UserError(f"y holds {foreign[0]!r}, which is not among the classes that were named")
+                raise BadInput(
+                    "y", f"it holds {foreign[0]!r}, which is not among the classes that were named"
+                )
         weights = _as_weights(sample_weight, len(labels))
         if weights is None or weights.all():
             return cls(labels, _unless_equal(weights), None, len(labels))
@@ -72,7 +74,7 @@ def _array(image: Any, index: int) -> Any:
     try:
         array = np.asarray(image)
     except ValueError as problem:  # rows of different lengths
-        raise UserError(f"X[{index}]: these lists are no image ({problem})") from None
+        raise BadImage(f"X[{index}]", f"these lists are no image ({problem})") from None
     whole = array.dtype.kind in "iu" and array.size and array.min() >= 0 and array.max() <= 255
     return array.astype(np.uint8) if whole else array
 
@@ -80,7 +82,7 @@ def _array(image: Any, index: int) -> Any:
 def check_lengths(images: int, labels: int) -> None:
     """Refuse images and labels of different numbers."""
     if images != labels:
-        raise UserError(f"X holds {images} images, but y holds {labels} labels; give one per image")
+        raise BadInput("y", f"it holds {labels} labels, but X holds {images} images; give one per image")
 
 
 def _as_weights(sample_weight: Any, count: int) -> Floats | None:
@@ -90,15 +92,17 @@ def _as_weights(sample_weight: Any, count: int) -> Floats | None:
     try:
         weights = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError):
-        raise UserError(f"sample_weight must hold numbers, got {sample_weight!r}") from None
+        raise BadInput("sample_weight", f"expected numbers, got {sample_weight!r}") from None
     if weights.ndim == 0:
         weights = np.full(count, float(weights))
     if weights.shape != (count,):
-        raise UserError(f"sample_weight has the shape {weights.shape}; give one weight per image: ({count},)")
+        raise BadInput(
+            "sample_weight", f"its shape is {weights.shape}; give one weight per image: ({count},)"
+        )
     if not np.isfinite(weights).all() or (weights < 0).any():
-        raise UserError("sample_weight must hold finite numbers from 0 on")
+        raise BadInput("sample_weight", "expected finite numbers from 0 on")
     if count and not weights.any():
-        raise UserError("sample_weight is zero for all images; at least one must count")
+        raise BadInput("sample_weight", "it is zero for all images; at least one must count")
     return weights
 
 

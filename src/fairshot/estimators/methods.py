@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 from sklearn.utils.validation import check_is_fitted
 
 from fairshot.classifiers.decision_settings import PrototypeSettings
-from fairshot.errors import UserError
+from fairshot.errors import BadSetting
 from fairshot.estimators.estimator import MethodEstimator, Options, one_at_a_time
 from fairshot.methods import (
     alice,
@@ -125,7 +125,7 @@ class PlannedEstimator(MethodEstimator):
         if total is None:
             return 2 * base if declared is None else len(declared)
         if total < base:
-            raise UserError(f"total_classes: {total} was given, but y holds {base} classes already")
+            raise BadSetting("total_classes", total, f"y holds {base} classes already")
         return int(total)
 
 

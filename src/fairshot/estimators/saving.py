@@ -11,7 +11,7 @@ import numpy as np
 from safetensors.torch import load, save
 
 from fairshot.documents import load_json, write_json
-from fairshot.errors import UserError
+from fairshot.errors import BadInput, DamagedFile, PathUnusable, UserError
 from fairshot.files import remove_partial, write_atomically
 from fairshot.labels import as_array, from_json, to_json
 from fairshot.models.embedder import ModelSettings
@@ -59,26 +59,23 @@ def load_estimator(kind: type[EstimatorT], folder: Path, device: str | None) -> 
     """Load what `save_estimator` wrote; `device` replaces the one it was trained on."""
     path = folder / FILE_NAME
     if not path.is_file():
-        raise UserError(f"{folder} holds no {FILE_NAME}: no estimator was saved there")
+        raise PathUnusable(folder, f"holds no {FILE_NAME}: no estimator was saved there")
     try:
         return _restored(kind, folder, load_json(path), device)
     except UserError:
         raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError) as problem:
-        raise UserError(
-            f"{path}: this estimator is damaged and cannot be loaded ({problem}); bring the folder back "
-            "from a copy, or save the estimator again"
-        ) from problem
+        raise DamagedFile(path, str(problem)) from problem
 
 
 def _restored(kind: type[EstimatorT], folder: Path, note: dict[str, Any], device: str | None) -> EstimatorT:
     if note["format"] != FORMAT:
-        raise UserError(
-            f"{folder} was saved in format {note['format']}; this version of fairshot reads {FORMAT}"
+        raise PathUnusable(
+            folder, f"was saved in format {note['format']}; this version of fairshot reads {FORMAT}"
         )
     saved, wanted = note.get("name", DEFAULT_METHOD), kind.kind.name
     if saved != wanted:
-        raise UserError(f"{folder} holds an estimator of the method {saved}, and {wanted} was to be loaded")
+        raise PathUnusable(folder, f"holds an estimator of the method {saved}, and {wanted} was to be loaded")
     content = (folder / note["tensors"]).read_bytes()
     if hashlib.sha256(content).hexdigest() != note["sha256"]:
         raise ValueError(f"{note['tensors']} is not the file that was saved")
@@ -102,4 +99,4 @@ def _restored(kind: type[EstimatorT], folder: Path, note: dict[str, Any], device
 def _plain_number(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
-    raise UserError(f"the parameter {value!r} of type {type(value).__name__} cannot be saved")
+    raise BadInput(f"parameter {value!r}", f"its type {type(value).__name__} cannot be saved")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fairshot.benchmarks.stream import Stream
-from fairshot.errors import FileRefused, OtherImages, OtherTraining, UserError, first_of
+from fairshot.errors import FileRefused, OtherImages, OtherTraining, PathUnusable, UserError, first_of
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import MODEL, RESULT, recipe_of
 from fairshot.methods import build
@@ -90,9 +90,10 @@ def load_model(path: Path, restore: Callable[[dict[str, Tensor]], Restored]) -> 
 def check_base(run: Path, recipe: Recipe) -> None:
     """Refuse a run whose base session a recipe cannot use."""
     if not (run / MODEL).is_file():
-        raise UserError(
-            f"{run} holds no {MODEL}: it is not a run, its base session is not finished, or its weights were "
-            "not kept; repeat the run"
+        raise PathUnusable(
+            run,
+            f"holds no {MODEL}: it is not a run, its base session is not finished, or its weights were not "
+            "kept; repeat the run",
         )
     if differing := differences(recipe_of(run).training_part(), recipe.training_part()):
         raise OtherTraining(run, differing)

@@ -7,7 +7,7 @@ import pkgutil
 from functools import cache
 from typing import Any
 
-from fairshot.errors import UserError, did_you_mean
+from fairshot.errors import BadSetting, did_you_mean
 from fairshot.methods.method import Method, MethodSettings
 from fairshot.methods.plugins import plugin_methods
 from fairshot.models.embedder import ModelSettings
@@ -43,10 +43,9 @@ def _packaged() -> dict[str, type[Method[Any]]]:
 def method_named(name: str) -> type[Method[Any]]:
     """Return the method of that name."""
     if name not in methods():
-        raise UserError(
-            f"method.name: {name!r} is unknown; known are {', '.join(methods())}"
-            f"{did_you_mean(name, methods()) or '; one of your own is named by its file: file.py:Class'}"
-        )
+        own = "; one of your own is named by its file: file.py:Class"
+        meant = did_you_mean(name, methods()) or own
+        raise BadSetting("method.name", name, f"known are {', '.join(methods())}{meant}")
     return methods()[name]
 
 

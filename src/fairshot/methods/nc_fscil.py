@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from fairshot.errors import UserError
+from fairshot.errors import BadSetting
 from fairshot.methods.finetuning import minimise
 from fairshot.methods.method import MethodCard, MethodSettings
 from fairshot.methods.mixing import BetaWeights
@@ -173,9 +173,11 @@ class NCFSCIL(ProjectorMethod[NCFSCILSettings]):
         """Put the neck behind the backbone, and draw the simplex."""
         width = self.settings.width
         if self.total_classes > width:
-            raise UserError(
-                f"method.width: {width} was given, but a simplex of {self.total_classes} classes needs at "
-                f"least as many dimensions; set it to {self.total_classes} or more"
+            raise BadSetting(
+                "method.width",
+                width,
+                f"a simplex of {self.total_classes} classes needs at least as many dimensions; set it to "
+                f"{self.total_classes} or more",
             )
         embedder = super().build_embedder(model, channels)
         embedder.follow_with(Neck(embedder.width, width), width)
@@ -189,9 +191,11 @@ class NCFSCIL(ProjectorMethod[NCFSCILSettings]):
         """Fine-tune the neck on shots and mean features, and store the means of the new classes."""
         means, counts = self.extended(features, labels)
         if len(means) > self.total_classes:
-            raise UserError(
-                f"{len(means)} classes, but the simplex has {self.total_classes} vertices: the method must "
-                "know the number of future classes before its base session"
+            raise BadSetting(
+                "total_classes",
+                self.total_classes,
+                f"there are {len(means)} classes now: the method must know the number of future classes "
+                "before its base session",
             )
         old = torch.arange(self.seen_classes, device=labels.device)
         g = torch.cat([features["g"][:, 0], means[old, 0]]).clone()

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fairshot.errors import UserError, did_you_mean
+from fairshot.errors import PathUnusable, did_you_mean
 from fairshot.methods.method import Method
 
 PLUGIN_MARK = ".py:"  # what `file.py:Class` has and the name of a method has not
@@ -51,7 +51,7 @@ def load_plugin(source: str) -> type[Method[Any]]:
     plugin = _import_plugin(*_split(source))
     name = plugin.method.name
     if name in _loaded or (Path(__file__).parent / f"{name}.py").is_file():
-        raise UserError(f"{plugin.file}: there is another method named {name!r}; name this one otherwise")
+        raise PathUnusable(plugin.file, f"has the name {name!r} of another method; name this one otherwise")
     _loaded[name] = plugin
     return plugin.method
 
@@ -99,7 +99,7 @@ def _equal(one: Path, other: Path) -> bool:
 
 def _import_plugin(file: Path, class_name: str) -> Plugin:
     if not file.is_file():
-        raise UserError(f"{file}: there is no such file; a method of your own is given as file.py:Class")
+        raise PathUnusable(file, "is no file; a method of your own is given as file.py:Class")
     spec = importlib.util.spec_from_file_location(f"fairshot_plugin_{file.stem}", file)
     assert spec is not None
     assert spec.loader is not None
@@ -108,17 +108,19 @@ def _import_plugin(file: Path, class_name: str) -> Plugin:
     try:
         spec.loader.exec_module(module)
     except Exception as problem:
-        raise UserError(f"{file} cannot be imported: {type(problem).__name__}: {problem}") from problem
+        raise PathUnusable(file, f"cannot be imported: {type(problem).__name__}: {problem}") from problem
     classes = {
         key: item for key, item in vars(module).items() if isinstance(item, type) and issubclass(item, Method)
     }
     if class_name not in classes:
         own = [item.__name__ for item in classes.values() if item.__module__ == spec.name]
-        raise UserError(
-            f"{file}: {class_name!r} is no class of this file that derives from fairshot's Method"
-            f"{did_you_mean(class_name, own)}"
+        raise PathUnusable(
+            file,
+            f"has no class {class_name!r} that derives from fairshot's Method{did_you_mean(class_name, own)}",
         )
     method = classes[class_name]
     if missing := [part for part in ("name", "card", "Settings") if not hasattr(method, part)]:
-        raise UserError(f"{file}: {class_name} lacks {', '.join(missing)}; see docs/add-your-method.md")
+        raise PathUnusable(
+            file, f"has a {class_name} that lacks {', '.join(missing)}; see docs/add-your-method.md"
+        )
     return Plugin(file, class_name, method)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from fairshot.benchmarks.pictures import Pictures
-from fairshot.errors import UserError
+from fairshot.errors import BadSetting
 from fairshot.methods.method import MethodCard, MethodSettings
 from fairshot.methods.prototype_method import PrototypeMethod
 from fairshot.models.embedder import Embedder, Features, ModelSettings
@@ -183,9 +183,10 @@ class SAVC(PrototypeMethod[SAVCSettings]):
     def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:
         """Build the network, unless the transforms need colours that the pictures do not have."""
         if self.settings.fantasy == "turns_and_colours" and channels != 3:
-            raise UserError(
-                "method.fantasy: turns_and_colours permutes red, green and blue, but these pictures are "
-                "grey; use half_turn"
+            raise BadSetting(
+                "method.fantasy",
+                self.settings.fantasy,
+                "it permutes red, green and blue, but these pictures are grey; use half_turn",
             )
         return super().build_embedder(model, channels)
 

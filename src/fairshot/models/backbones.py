@@ -13,7 +13,7 @@ from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
 from timm.models.resnet import BasicBlock, ResNet
 from torch import Tensor, nn
 
-from fairshot.errors import UserError
+from fairshot.errors import BadSetting, UserError
 from fairshot.models.errors import CannotEmbed, PretrainedWeightsMissing, UnknownBackbone
 from fairshot.models.presets import PRESETS
 from fairshot.models.weights import load_weights
@@ -33,7 +33,9 @@ def build_backbone(settings: ModelSettings, channels: int) -> Backbone:
     if settings.small_stem and settings.backbone not in SMALL:
         _shrink_stem(backbone, settings, channels)
     elif settings.stem == "3x3/2":
-        raise UserError(f"model.stem: {settings.backbone!r} has a stem of its own; leave it out")
+        raise BadSetting(
+            "model.stem", settings.stem, f"{settings.backbone!r} has a stem of its own; leave it out"
+        )
     if settings.initialisation == "torch":
         _initialise_as_torch(backbone)
     return backbone
@@ -97,7 +99,11 @@ def _build(settings: ModelSettings, channels: int) -> Backbone:
     name, pretrained = settings.backbone, _downloaded(settings)
     if name in SMALL:
         if pretrained:
-            raise UserError(f"model.pretrained: there are no pretrained weights of {name!r}; set it to false")
+            raise BadSetting(
+                "model.pretrained",
+                pretrained,
+                f"there are no pretrained weights of {name!r}; set it to false",
+            )
         return SMALL[name](channels)
     if not timm.is_model(name):
         raise UnknownBackbone(name, SMALL, timm.list_models(), "model.backbone")
@@ -153,9 +159,10 @@ def _hub_answers() -> bool:
 
 def _shrink_stem(model: nn.Module, settings: ModelSettings, channels: int) -> None:
     if not isinstance(model, ResNet) or not isinstance(model.conv1, nn.Conv2d):
-        raise UserError(
-            f"model.small_stem: only ResNets have a stem to shrink, and {settings.backbone!r} is none; "
-            "set it to false"
+        raise BadSetting(
+            "model.small_stem",
+            True,
+            f"only ResNets have a stem to shrink, and {settings.backbone!r} is none; set it to false",
         )
     stride = 2 if settings.stem == "3x3/2" else 1
     model.conv1 = nn.Conv2d(channels, model.conv1.out_channels, 3, stride=stride, padding=1, bias=False)
@@ -177,9 +184,10 @@ def stages(backbone: Backbone) -> list[nn.Sequential]:
             bodies = [backbone.layer1, backbone.layer2, backbone.layer3, backbone.layer4]
             return _with_ends(bodies, first, backbone.global_pool)
         case _:
-            raise UserError(
-                f"model.backbone: this method works between the stages of a residual network, and a "
-                f"{type(backbone).__name__} is none; use resnet18, for example"
+            raise BadSetting(
+                "model.backbone",
+                type(backbone).__name__,
+                "this method works between the stages of a residual network; use resnet18, for example",
             )
 
 

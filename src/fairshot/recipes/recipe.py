@@ -24,11 +24,13 @@ from fairshot.benchmarks.stream import StreamSettings
 from fairshot.documents import BadYAML, parse_yaml, read_yaml_text, write_yaml
 from fairshot.errors import (
     BadOverride,
+    BadSetting,
+    BadSettings,
     CodeNotTrusted,
     DamagedFile,
+    FileRefused,
     MethodNotLoaded,
     UnknownRecipe,
-    UserError,
     did_you_mean,
 )
 from fairshot.methods import baseline, method_named, methods
@@ -136,7 +138,7 @@ def load_recipe(
         benchmark, _, method = source.partition("/")
         if benchmark not in _benchmarks():
             meant = did_you_mean(benchmark, _benchmarks()) or "; write doodles/file.py:Class, for example"
-            raise UserError(f"recipe: {source!r} names no benchmark{meant}")
+            raise BadSetting("recipe", source, f"it names no benchmark{meant}")
         content = _read(f"{benchmark}/{baseline()}")
         content["method"] = {"name": method}
         trust = True
@@ -183,16 +185,18 @@ def check_recipe(content: Mapping[str, Any]) -> Recipe:
     try:
         sections = _Sections.model_validate(content)
     except ValidationError as problem:
-        raise UserError(explain(problem, _Sections, further=_settings_of_method(content))) from None
+        raise BadSettings(explain(problem, _Sections, further=_settings_of_method(content))) from None
     options = dict(sections.method)
     name = options.pop("name", None)
     if not isinstance(name, str):
-        raise UserError(f"method.name: missing; a recipe names its method, for example {DEFAULT_METHOD}")
+        raise BadSettings(
+            {"method.name": f"missing; a recipe names its method, for example {DEFAULT_METHOD}"}
+        )
     expected = method_named(name).Settings
     try:
         method = expected.model_validate(options)
     except ValidationError as problem:
-        raise UserError(explain(problem, expected, "method.")) from None
+        raise BadSettings(explain(problem, expected, "method.")) from None
     return Recipe(
         sections.seed, sections.benchmark, sections.model, sections.views, sections.training, name, method
     )
@@ -273,9 +277,7 @@ def _read(source: str) -> dict[str, Any]:
             return _merged(_model_of_preset(content), content)
         if benchmark not in _benchmarks():
             meant = did_you_mean(str(benchmark), _benchmarks())
-            raise UserError(
-                f"{EXTENDS}: expected one of {', '.join(_benchmarks())}, got {benchmark!r}{meant}"
-            )
+            raise BadSetting(EXTENDS, benchmark, f"expected one of {', '.join(_benchmarks())}{meant}")
     common = f"{benchmark}/{COMMON}"
     below = _parse(packaged[common].read_text(encoding="utf-8"), common) | _model_of_preset(content)
     return _merged(below, content)
@@ -311,7 +313,7 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 def _read_file(source: str) -> str:
     for code in (source.partition("/")[2], source):
         if code.endswith(".py") and Path(code).is_file():
-            raise UserError(f"recipe: {code} is a Python file; name its class: {plugins_in(code)}")
+            raise BadSetting("recipe", code, f"it is a Python file; name its class: {plugins_in(code)}")
     path = Path(source)
     if not path.is_file():
         raise UnknownRecipe(source, recipe_names())
@@ -322,9 +324,9 @@ def _parse(text: str, source: str) -> dict[str, Any]:
     try:
         content = parse_yaml(text)
     except BadYAML as problem:
-        raise UserError(f"recipe: {source} is not YAML that can be read: {problem}") from None
+        raise FileRefused(Path(source), f"it is not YAML that can be read: {problem}") from None
     if not isinstance(content, dict):
-        raise UserError(f"recipe: {source} must hold keys and values, not {type(content).__name__}")
+        raise FileRefused(Path(source), f"it must hold keys and values, not {type(content).__name__}")
     return content
 
 

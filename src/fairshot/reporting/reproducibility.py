@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fairshot import markdown
-from fairshot.errors import UserError
+from fairshot.errors import PathUnusable
 from fairshot.evaluation.run_folder import LOG
 from fairshot.files import write_atomically
 from fairshot.reporting.export import to_markdown
@@ -41,7 +41,7 @@ def write_reproducibility(folder: Path, out: Path | None = None, command: str = 
     found = {path.name: read_run(path).result for path in find_runs([folder])}
     runs = {name: result for name, result in found.items() if result is not None}
     if not runs:
-        raise UserError(f"{folder} holds no finished run; its runs have no result.json yet")
+        raise PathUnusable(folder, "holds no finished run; its runs have no result.json yet")
     all_groups = group_results(list(runs.values()))
     names = {name for group in all_groups for name in (group.label, group.results[0].method)}
     reasons = read_reasons(folder, names)

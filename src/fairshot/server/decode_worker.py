@@ -19,7 +19,7 @@ from PIL import Image
 
 from fairshot.benchmarks.images import ImageHeader, decode_image, image_formats, read_header
 from fairshot.benchmarks.pictures import Bytes
-from fairshot.errors import UserError
+from fairshot.errors import BadImage, UserError
 from fairshot.server.limits import Limits
 from fairshot.teaching.photos import Preparation
 
@@ -108,7 +108,7 @@ def check_shape(header: ImageHeader, name: str, limits: Limits) -> None:
     short, long = sorted((header.width, header.height))
     if long > min(limits.side, limits.aspect * short):
         bounds = f"{limits.side:,} pixels a side and {limits.aspect} times as long as wide"
-        raise UserError(f"{name}: {header.width} x {header.height} pixels; at most {bounds} are allowed")
+        raise BadImage(name, f"{header.width} x {header.height} pixels; at most {bounds} are allowed")
 
 
 def work(jobs: IO[bytes], replies: IO[bytes], settings: WorkerSettings) -> None:

@@ -15,7 +15,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from fairshot.errors import UserError
+from fairshot.errors import BadInput
 from fairshot.server.app import build_app
 from fairshot.server.errors import AddressUnavailable
 from fairshot.server.guard import is_loopback
@@ -159,9 +159,9 @@ class BoundedShutdown(uvicorn.Server):
 def choose_token(host: str, given: str | None) -> str | None:
     """Return the token for an address: the one given, or a new one; none is needed on this machine alone."""
     if given is not None and len(given) < SHORTEST_TOKEN:
-        raise UserError(f"the token has {len(given)} characters; give at least {SHORTEST_TOKEN}, or none")
+        raise BadInput("token", f"it has {len(given)} characters; give at least {SHORTEST_TOKEN}, or none")
     if given is not None and not (given.isascii() and given.isalnum()):
-        raise UserError("the token may consist of letters a-z, A-Z and digits only")
+        raise BadInput("token", "it may consist of letters a-z, A-Z and digits only")
     if given is not None or is_loopback(host):
         return given
     return secrets.token_hex(32)

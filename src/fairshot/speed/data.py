@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from fairshot.benchmarks.cache import CachedPictures, Resize, cached_pictures
-from fairshot.errors import UserError
+from fairshot.errors import BadInput
 from fairshot.progress import SILENT, Reporter
 
 BATCH = 128
@@ -48,8 +48,8 @@ def measure_data(files: Sequence[Path], resize: Resize, reporter: Reporter = SIL
         (built, build), (cached, opened) = _timed(cache), _timed(cache)
         readable = [index for index in range(len(files)) if index not in built.unreadable]
         if not readable:
-            raise UserError(
-                f"none of the {len(files)} files can be read as an image; give a folder of pictures"
+            raise BadInput(
+                "files", f"none of {len(files)} can be read as an image; give a folder of pictures"
             )
         order = np.random.default_rng(0).permutation(readable)
         copied, read = _timed(lambda: sum(cached.pictures[index].copy().size for index in order))

@@ -15,7 +15,7 @@ from typing import Any
 
 from fairshot.benchmarks.stream import Stream
 from fairshot.documents import parse_yaml
-from fairshot.errors import TrainingStopped, UserError
+from fairshot.errors import ExtraMissing, TrainingStopped, UserError
 from fairshot.evaluation.run_folder import LOG
 from fairshot.methods.plugins import load_plugin, plugin_sources
 from fairshot.progress import SILENT, Advance, LogReporter, Reporter
@@ -110,7 +110,7 @@ def _connect() -> ModuleType:
     try:
         import ray
     except ImportError:
-        raise UserError("runs on a cluster need Ray: pip install 'fairshot[cluster]'") from None
+        raise ExtraMissing("a study on a cluster", "cluster") from None
     quiet = {"logging_level": "ERROR", "log_to_driver": False}
     try:
         ray.init(address="auto", **quiet)

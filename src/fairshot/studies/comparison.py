@@ -13,6 +13,15 @@ from fairshot.studies.execute import RunStatus, StudyOptions, execute
 from fairshot.studies.plan import PlannedRun, plan
 
 
+class RunsRefused(UserError):
+    """Runs of a comparison that could not be begun or ended; each was reported with its reason."""
+
+    def __init__(self, refused: Sequence[str], stopped: Sequence[str]) -> None:
+        self.refused, self.stopped = refused, stopped
+        missing = f"not among the results, for the reasons above: {', '.join(refused)}"
+        super().__init__("\n".join([missing, *stopped]))
+
+
 @dataclass(frozen=True)
 class Comparison:
     """What was compared: all planned runs, and how those that were begun have ended."""
@@ -30,8 +39,7 @@ class Comparison:
         refused = [status.planned.title for status in self.ended if isinstance(status.problem, UserError)]
         stopped = [f"{status.planned.title}: {status.problem}" for status in self.ended if status.unfinished]
         if refused:
-            missing = f"not among the results, for the reasons above: {', '.join(refused)}"
-            raise UserError("\n".join([missing, *stopped]))
+            raise RunsRefused(refused, stopped)
         if stopped:
             raise TrainingStopped("\n".join(stopped))
 

@@ -23,7 +23,7 @@ from fairshot.benchmarks.pictures import Ints, Pictures
 from fairshot.benchmarks.stream import Stream
 from fairshot.classifiers.similarity import similarity
 from fairshot.documents import read_model, write_json
-from fairshot.errors import UserError
+from fairshot.errors import PathUnusable
 from fairshot.evaluation.base_session import restore_method
 from fairshot.evaluation.experiment import load_pictures, split_of
 from fairshot.evaluation.run_folder import POISONING, POISONING_PAGE, recipe_of
@@ -104,7 +104,7 @@ def poison(run: Path, options: StudyOptions = StudyOptions()) -> Poisoning:  # n
     stream, _ = load_pictures(recipe, options, split_of(run))
     method = restore_method(run, recipe, stream, fabric)
     if not isinstance(method, SSS):
-        raise UserError(f"{run} is a run of {recipe.method_name}; Calibration is a part of {SSS.name}")
+        raise PathUnusable(run, f"is a run of {recipe.method_name}; Calibration is a part of {SSS.name}")
     found = measure_poisoning(method, stream, seed=recipe.seed, reporter=options.reporter)
     found = found.model_copy(update={"command": options.command})
     found.write(run)

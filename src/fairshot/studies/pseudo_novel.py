@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairshot.benchmarks.pictures import Ints
 from fairshot.benchmarks.stream import Stream, number_sessions
-from fairshot.errors import HeldOutUnfit, PseudoNovelUnfit, UserError
+from fairshot.errors import BadSetting, HeldOutUnfit, PseudoNovelUnfit
 from fairshot.methods.method import Method
 from fairshot.progress import SILENT, Reporter
 from fairshot.recipes import Recipe
@@ -96,7 +96,9 @@ def split_pseudo_novel(stream: Stream, novel: int, rng: np.random.Generator) -> 
 def way_and_shots(stream: Stream) -> tuple[int, int]:
     """How many classes a session of the stream brings, and how many images of each."""
     if len(stream.sessions) < 2:
-        raise UserError("benchmark.sessions: 0 leaves nothing to choose settings for; at least 1 is needed")
+        raise BadSetting(
+            "benchmark.sessions", 0, "it leaves nothing to choose settings for; at least 1 is needed"
+        )
     session = stream.sessions[1]
     return len(session.classes), len(session.train) // len(session.classes)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 
 from fairshot.documents import BadYAML, parse_yaml, read_yaml_text
-from fairshot.errors import UserError
+from fairshot.errors import FileRefused
 from fairshot.evaluation.result import Result
 from fairshot.studies.published import PublishedRow, published
 
@@ -76,11 +76,11 @@ def read_reasons(folder: Path, names: set[str]) -> dict[str, str]:
     try:
         reasons = parse_yaml(read_yaml_text(path)) or {}
     except BadYAML as problem:
-        raise UserError(f"{path} is not YAML that can be read: {problem}") from None
+        raise FileRefused(path, f"it is not YAML that can be read: {problem}") from None
     if not isinstance(reasons, dict) or not all(isinstance(text, str) for text in reasons.values()):
-        raise UserError(f"{path}: expected a line for each method, `method: why it is not reached`")
+        raise FileRefused(path, "expected a line for each method, `method: why it is not reached`")
     if unknown := sorted(set(map(str, reasons)) - names):
-        raise UserError(
-            f"{path}: no run here is of {', '.join(unknown)}; there are {', '.join(sorted(names))}"
+        raise FileRefused(
+            path, f"no run here is of {', '.join(unknown)}; there are {', '.join(sorted(names))}"
         )
     return reasons

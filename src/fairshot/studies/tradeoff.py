@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict
 from fairshot import markdown
 from fairshot.benchmarks.stream import Stream
 from fairshot.documents import read_model, write_json
-from fairshot.errors import OtherImages, UserError
+from fairshot.errors import FolderOccupied, OtherImages, UserError
 from fairshot.evaluation.base_session import check_base, check_images, restore_method
 from fairshot.evaluation.experiment import load_pictures, split_of
 from fairshot.evaluation.metrics import Metrics
@@ -283,8 +283,8 @@ def _plan_splits(
         seed = planned[-1].recipe.seed + 1 if planned else recipe.seed
         recorded = recipe_of(out) if (out / RECIPE).is_file() else replace(recipe, seed=seed)
         if replace(recorded, seed=recipe.seed).training_part() != recipe.training_part():
-            raise UserError(
-                f"{out} holds the training of another recipe; only the seed and the decision may differ"
+            raise FolderOccupied(
+                out, "the training of another recipe; only the seed and the decision may differ"
             )
         prepare = partial(pseudo_stream, novel=novel, held_out=held_out, seed=recorded.seed)
         name = f"pseudo-novel split {number}"
@@ -299,9 +299,8 @@ def _restore_split(planned: PlannedRun, recipe: Recipe, stream: Stream, fabric: 
     try:
         return restore_method(planned.out, own, planned.prepare(stream), fabric)
     except OtherImages as problem:
-        raise UserError(
-            f"{planned.out} holds a training on other pseudo-novel classes or images: {problem.difference}; "
-            "give another folder"
+        raise FolderOccupied(
+            planned.out, f"a training on other pseudo-novel classes or images: {problem.difference}"
         ) from None
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from fairshot.benchmarks.stream import Stream
 from fairshot.documents import load_json, write_json
-from fairshot.errors import FolderOccupied, FolderUnusable, UserError
+from fairshot.errors import BadSetting, FolderOccupied, FolderUnusable
 from fairshot.evaluation.experiment import load_pictures
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import (
@@ -111,7 +111,7 @@ def tune(
     goes on where an interrupted one stopped.
     """
     if by not in CRITERIA:
-        raise UserError(f"by: {by!r} was given; expected one of {', '.join(CRITERIA)}")
+        raise BadSetting("by", by, f"expected one of {', '.join(CRITERIA)}")
     points = _points(recipe, grid, overrides, seed)
     first = points[0][1]
     fabric, reporter = choose_hardware(options.device), options.reporter

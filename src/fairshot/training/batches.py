@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fairshot.benchmarks.pictures import Floats, Ints, Pictures
 from fairshot.benchmarks.stream import LabelledPictures
-from fairshot.errors import UserError
+from fairshot.errors import BadSetting
 from fairshot.models.pixels import DevicePictures
 
 NOISE_RANGE = 2**24  # noise is passed as integers, because mixed precision would round floats
@@ -67,9 +67,10 @@ class Batches:
     ) -> None:
         self.batch = min(batch, len(data))
         if self.batch % processes:
-            raise UserError(
-                f"training.batch: {self.batch} images cannot be shared by {processes} processes; "
-                f"give a multiple of {processes}"
+            raise BadSetting(
+                "training.batch",
+                self.batch,
+                f"{processes} processes cannot share it evenly; give a multiple of {processes}",
             )
         self.steps_per_epoch = len(data) // self.batch
         self.order, self.given_labels, self.weights = order, data.labels, data.weights

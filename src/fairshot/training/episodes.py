@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from fairshot.benchmarks.pictures import Floats, Ints
-from fairshot.errors import UnevenEpisode, UserError
+from fairshot.errors import BadSetting, UnevenEpisode
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,11 @@ class Episode:
     def check(self, available: int, processes: int) -> None:
         """Refuse episodes of more images than there are, or that processes cannot share evenly."""
         if available < self.images:
-            raise UserError(
+            raise BadSetting(
+                "method.queries",
+                self.queries,
                 f"{self} needs {self.images} training images, but there are {available}; ask for smaller "
-                "episodes with method.way, method.shots or method.queries"
+                "episodes with method.way, method.shots or method.queries",
             )
         if self.images % processes:
             raise UnevenEpisode(str(self), self.images, processes)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from fairshot.errors import NoGPU, UserError
+from fairshot.errors import BadSetting, NoGPU
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -27,13 +27,11 @@ def choose_hardware(device: str = "auto", processes: int = 1, machines: int = 1)
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device not in ("cpu", "cuda"):
-        raise UserError(f"device: {device!r} was given; expected auto, cpu or cuda")
+        raise BadSetting("device", device, "expected auto, cpu or cuda")
     if device == "cuda" and not torch.cuda.is_available():
         raise NoGPU
     if device == "cuda" and processes > torch.cuda.device_count():
-        raise UserError(
-            f"processes: {processes} asked for, but there are {torch.cuda.device_count()} GPUs here"
-        )
+        raise BadSetting("processes", processes, f"there are {torch.cuda.device_count()} GPUs here")
     from lightning_fabric import Fabric  # takes seconds to import, which only a training needs
 
     fabric = Fabric(
@@ -102,8 +100,10 @@ def share_batch_norms(module: nn.Module, fabric: Fabric) -> None:
             child.__class__ = shared  # the same weights and running means, another `forward`
             child.process_group = None  # which SyncBatchNorm reads: all processes
         elif isinstance(child, nn.modules.batchnorm._BatchNorm) and type(child) is not shared:
-            raise UserError(
-                f"processes: the batch norm {name} ({type(child).__name__}) cannot be shared; use one"
+            raise BadSetting(
+                "processes",
+                fabric.world_size,
+                f"the batch norm {name} ({type(child).__name__}) cannot be shared; use one",
             )
 
 
