@@ -13,13 +13,13 @@ import pytest
 import yaml
 
 from fairshot.cli.serve import TOKEN_VARIABLE
-from fairshot.server.serving import SHORTEST_TOKEN
+from fairshot.server.serving import SHORTEST_TOKEN, choose_token
 from support.pages import ROOT
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
 SERVICE = COMPOSE["services"]["fairshot"]
-TOKEN = "made-up-for-this-test"
+TOKEN = "madeupforthistest"
 NEEDED_BYTES = 25e9  # of disk, to build the image with the libraries for GPUs that torch brings by default
 
 
@@ -97,6 +97,14 @@ def test_compose_asks_for_a_token_and_is_reached_from_this_machine_alone():
     assert "store" in COMPOSE["volumes"]
     assert SERVICE["read_only"]
     assert SERVICE["cap_drop"] == ["ALL"]
+
+
+def test_the_server_takes_the_tokens_that_are_shown():
+    shown = [(ROOT / name).read_text() for name in ("compose.yaml", "docs/containers.md")]
+    tokens = re.findall(rf"{TOKEN_VARIABLE}=(\S+)", "".join(shown))
+    assert len(tokens) == 3
+    for token in (TOKEN, *tokens):
+        assert choose_token("0.0.0.0", token) == token
 
 
 def test_compose_itself_accepts_the_file():

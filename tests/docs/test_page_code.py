@@ -10,7 +10,7 @@ PAGE = """# A page
 first = 1
 ```
 
-    fairshot run doodles/ncm --seed 1   # a comment
+    $ fairshot run doodles/ncm --seed 1   # a comment
     $ OMP_NUM_THREADS=1 fairshot list
 
 <!-- not run: it needs a network -->

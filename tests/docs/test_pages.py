@@ -1,74 +1,33 @@
-"""Every command and every piece of code on the pages: executed on small settings, or parsed and looked up."""
+"""What the pages name is there, and their Python runs; test_page_commands.py executes their commands."""
 
 import inspect
-import json
 import re
 import shlex
 import shutil
 import sys
 import tomllib
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import typer
-from PIL import Image
 
 from fairshot.cli import app
-from support.commands import TINY, fairshot, set_environment
-from support.hub_stand_in import TOKEN, Hub, running_hub
-from support.pages import ROOT, SHELL, code_blocks, command_lines, parse, run_python
+from support.page_commands import SHORT
+from support.pages import (
+    PAGES,
+    PROGRAMS,
+    ROOT,
+    code_blocks,
+    command_lines,
+    parse,
+    run_python,
+    typed_lines,
+)
+from support.stripes import photo
 
-PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "examples/README.md", "results/README.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
-]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 TARGETS = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
-PROGRAMS = {
-    "fairshot",
-    "make",
-    "pip",
-    "python",
-    "python3",
-    "pytest",
-    "pre-commit",
-    "docker",
-    "torchrun",
-    ".",
-    "curl",
-}
-ASSIGNMENT = re.compile(r"[A-Z_]+=\S* ")
-# Commands of the walks that are only parsed: they need data, a network, a GPU or a second terminal, or are
-# walked on another page. Words in capitals stand for something.
-NOT_WALKED = re.compile(
-    r"cifar100|cub200|mini_imagenet|resnet18|--ray|\bserve\b|--install-completion|report runs/compare"
-    r"|compare .* --data|\b[A-Z]{2,}\b|watch my-store (?!drawings)"
-)
-STORE = ("new my-store --from runs/demo/sss-seed0", "doodles drawings")
-WALKS = {  # pages, and what their readers have done before
-    "README.md": (),
-    "docs/getting-started.md": (),
-    "docs/teaching.md": (),
-    "docs/own-photos.md": (),
-    "docs/choose-settings.md": (),
-    "docs/protocol.md": (),
-    "docs/trackers.md": (),
-    "docs/hub.md": (),
-    "docs/watch.md": STORE,
-}
-SHORT = [word for word in TINY if word != "method.sr_width=32"]  # which NCM has not
-SHORT.pop(SHORT.index("--device") - 1)
-AT_HOME = partial(  # in the process of a command: trackers and hubs of this machine
-    set_environment,
-    {"WANDB_MODE": "offline", "WANDB__SERVICE_WAIT": "300", "HF_TOKEN": TOKEN, "NO_PROXY": "127.0.0.1"},
-)
-SMALL_PHOTOS = [
-    *("--set", "training.epochs=1", "--set", "benchmark.base_classes=4", "--set", "benchmark.way=2"),
-    *("--set", "benchmark.sessions=1", "--device", "cpu"),
-]
 
 
 def ids(page: Path) -> str:
@@ -124,26 +83,13 @@ def test_commands_within_sentences_and_tables_are_there_with_their_options(page)
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_every_other_line_to_type_is_of_this_checkout(page):
-    for block in code_blocks(page, *SHELL):
-        for typed in typed_lines(block.code):
-            problem = unknown_in(shlex.split(typed, comments=True))
-            assert not problem, f"{ids(page)}: {typed}: {problem}"
+    for line in typed_lines(page):
+        problem = unknown_in(line.program, list(line.words))
+        assert not problem, f"{ids(page)}: {line}: {problem}"
 
 
-def typed_lines(code: str) -> list[str]:
-    """Return the commands of a block, without what they print: with prompts, or if all of it is commands."""
-    lines = re.sub(r"\\\n\s*", "", code).splitlines()
-    prompted = [line.strip()[2:] for line in lines if line.strip().startswith("$ ")]
-    plain = [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
-    first = [ASSIGNMENT.sub("", line).split()[0] for line in plain]
-    return prompted or (plain if PROGRAMS & set(first) else [])
-
-
-def unknown_in(words: list[str]) -> str:
+def unknown_in(program: str, rest: list[str]) -> str:
     """Say what a command names that this checkout does not have; empty if nothing."""
-    while "=" in words[0]:
-        words = words[1:]
-    program, rest = words[0], words[1:]
     if program not in PROGRAMS and not Path(sys.executable).with_name(program).exists():
         return "neither known here nor a program of an installed package"
     if program == "make":
@@ -158,72 +104,6 @@ def unknown_in(words: list[str]) -> str:
             "" if (program == "python" and rest[0] == "-m") or (ROOT / rest[0]).exists() else "no such file"
         )
     return ""
-
-
-def photo(path: Path, kind: int, number: int) -> None:
-    """Draw stripes, of another width and colour for each kind."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    rng = np.random.default_rng([kind, number])
-    stripes = (np.arange(48)[:, None, None] // (2 + 3 * kind) % 2) * (100 + 50 * np.arange(3) * (kind - 1))
-    Image.fromarray((stripes + rng.integers(0, 60, (48, 48, 3))).clip(0, 255).astype(np.uint8)).save(path)
-
-
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory) -> Path:
-    """What somebody has at hand: photos of two birds, and runs of `make demo`, very short ones."""
-    folder = tmp_path_factory.mktemp("demo")
-    for kind, name in enumerate(("robin", "magpie")):
-        for number in range(1, 6):
-            photo(folder / "photos" / name / f"{number}.jpg", kind, number)
-    for name in ("another.jpg", "photo.jpg"):
-        photo(folder / name, kind=0, number=6)
-    labelled = {
-        "images": [{"id": 1, "file_name": "another.jpg"}],
-        "categories": [{"id": 1, "name": "robin"}],
-        "annotations": [{"id": 1, "image_id": 1, "category_id": 1}],
-    }
-    (folder / "result.json").write_text(json.dumps(labelled))
-    made = fairshot(folder, "compare", "ncm", "sss", "--out", "runs/demo", *SHORT)
-    assert made.wait() == 0, made.stderr
-    shutil.copytree(folder / "runs" / "demo" / "sss-seed0", folder / "runs" / "doodles-sss-seed0")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def hub() -> Iterator[Hub]:
-    with running_hub() as served:
-        yield served
-
-
-def small(words: list[str], hub: Hub) -> list[str]:
-    """Add to a command what makes it short, and keeps it on this machine."""
-    command = words[0]
-    if command in ("push", "pull"):
-        return [*words, "--endpoint", hub.url]
-    if "--log" in words:
-        return [*words, *SHORT, "--out", "runs/logged"]
-    if command in ("run", "compare", "tune") and "--data" in words:
-        return [*words, *SMALL_PHOTOS]
-    if command == "run" and words[1:2] and words[1].endswith(".yaml"):
-        return [*words, "--device", "cpu"]
-    if command in ("run", "compare", "tune"):
-        return [*words, *SHORT]
-    if command == "doodles":
-        return [*words[:2], "--photos", "6"]
-    if command == "tradeoff":
-        return [words[0], words[1], "--novel", "2", "--held-out", "5", "--device", "cpu"]
-    return words
-
-
-@pytest.mark.parametrize("name", WALKS)
-def test_the_commands_of_a_page_work_one_after_the_other(name, demo, hub, tmp_path):
-    shutil.copytree(demo, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".std*"))
-    shown = [line.words for line in command_lines(ROOT / name)]
-    walked = [words for words in shown if not NOT_WALKED.search(shlex.join(words))]
-    assert len(walked) >= 2
-    for words in [*map(str.split, WALKS[name]), *walked]:
-        done = fairshot(tmp_path, *small(list(words), hub), before=AT_HOME)
-        assert done.wait() == 0, f"{shlex.join(words)}\n{done.stdout}{done.stderr}"
 
 
 PYTHON_RUN_ELSEWHERE = {"docs/python.md", "docs/add-your-method.md"}  # test_python_page.py, test_plugins.py

@@ -1,8 +1,10 @@
 """The code of documentation pages, executed or parsed as a reader would type it.
 
     run_python(ROOT / "docs" / "python.md", tmp_path)    # every ```python block, in order, in one namespace
+    for line in typed_lines(ROOT / "docs" / "teaching.md"):
+        line.program, line.words                         # every command of a shell block
     for line in command_lines(ROOT / "docs" / "teaching.md"):
-        parse(line.words)                                # every `fairshot ...` of a shell block
+        parse(line.words)                                # those of `fairshot`
 
 A block below the comment `<!-- not run: why -->` is left out; the reason is part of the page.
 """
@@ -22,6 +24,11 @@ from typing import Any
 import typer
 
 ROOT = Path(__file__).parents[2]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *(ROOT / name for name in ("examples/README.md", "results/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 SHELL = (
     "",
     "sh",
@@ -37,6 +44,10 @@ _BLOCK = re.compile(
 _NOT_RUN = re.compile(r"<!-- not run: [^\n]+ -->\s*\Z")
 EAGER = {"--help", "--version", "--install-completion", "--show-completion"}  # options that end a command
 _VARIABLE = re.compile(r"[A-Z_]+=")  # before a command: VARIABLE=value fairshot ...
+PROGRAMS = {  # a block in which no line begins with one of these, and none with a prompt, holds no commands
+    *("fairshot", "make", "pip", "python", "python3", "pytest", "pre-commit", "docker", "torchrun"),
+    *(".", "curl", "hf", "tensorboard"),
+}
 
 
 @dataclass(frozen=True)
@@ -51,14 +62,21 @@ class CodeBlock:
 
 @dataclass(frozen=True)
 class CommandLine:
-    """A call of `fairshot` on a page."""
+    """A command on a page."""
 
     page: Path
     line: int
-    words: tuple[str, ...]  # behind `fairshot`
+    program: str
+    words: tuple[str, ...]  # behind the program
+    variables: tuple[tuple[str, str], ...] = ()  # set before it
+
+    @property
+    def command(self) -> str:
+        """The command as it is typed, without variables and comments."""
+        return f"{self.program} {shlex.join(self.words)}"
 
     def __str__(self) -> str:
-        return f"{self.page.name}:{self.line} fairshot {shlex.join(self.words)}"
+        return f"{self.page.name}:{self.line} {self.command}"
 
 
 def code_blocks(page: Path, *languages: str) -> list[CodeBlock]:
@@ -107,21 +125,40 @@ def docstring_code(docstring: str | None) -> str:
 
 def command_lines(page: Path) -> list[CommandLine]:
     """Return all calls of `fairshot` in the shell blocks of a page."""
-    return [line for block in code_blocks(page, *SHELL) for line in _calls(block)]
+    return [line for line in typed_lines(page) if line.program == "fairshot"]
 
 
-def _calls(block: CodeBlock) -> Iterator[CommandLine]:
-    """Find the calls of a block; what a command prints has no prompt before it in a `console` block."""
+def typed_lines(page: Path) -> list[CommandLine]:
+    """Return all commands in the shell blocks of a page."""
+    return [line for block in code_blocks(page, *SHELL) for line in typed_in(block)]
+
+
+def typed_in(block: CodeBlock) -> list[CommandLine]:
+    """Return the commands of a block, without what they print: those behind prompts, or all if it has any."""
     joined = re.sub(r"\\\n", lambda _: "\0", block.code)  # one command, whose lines still count
-    line = block.line
+    found, prompted, line = [], False, block.line
     for text in joined.splitlines():
-        typed = text.replace("\0", " ").strip().removeprefix("$ ")
-        if re.match(r"([A-Z_]+=\S+ )*fairshot ", typed):
-            words = shlex.split(typed, comments=True)
-            while _VARIABLE.match(words[0]):
-                words.pop(0)
-            yield CommandLine(block.page, line, tuple(words[1:]))
+        typed = text.replace("\0", " ").strip()
+        prompted |= typed.startswith("$ ")
+        if typed and not typed.startswith("#"):
+            found.append((line, typed))
         line += 1 + text.count("\0")
+    if prompted:
+        return [_command(block.page, line, typed[2:]) for line, typed in found if typed.startswith("$ ")]
+    if not any(_program(typed) in PROGRAMS for _, typed in found):
+        return []
+    return [_command(block.page, line, typed) for line, typed in found]
+
+
+def _program(typed: str) -> str:
+    return next((word for word in typed.split() if not _VARIABLE.match(word)), "")
+
+
+def _command(page: Path, line: int, typed: str) -> CommandLine:
+    words = shlex.split(typed, comments=True)
+    first = next(number for number, word in enumerate(words) if not _VARIABLE.match(word))
+    variables = tuple((name, value) for name, _, value in (word.partition("=") for word in words[:first]))
+    return CommandLine(page, line, words[first], tuple(words[first + 1 :]), variables)
 
 
 @cache
