@@ -301,8 +301,8 @@ def test_without_a_terminal_progress_is_a_line_now_and_then(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--set", "benchmark.way=70"], "benchmark.way: 70 does not fit"),
-        (["--set", "benchmark.shots=500"], "benchmark.shots: 500 shots"),
+        (["--set", "benchmark.way=70"], "benchmark.way: 70 was given; 2 sessions of 70"),
+        (["--set", "benchmark.shots=500"], "benchmark.shots: 500 was given; class "),
         (["--set", "benchmark.name=doodle"], "benchmark.name: there is no benchmark 'doodle'"),
         (["--set", "model.backbone=resnet7"], "model.backbone: 'resnet7' is neither"),
         (["--set", "training.epoch=3"], "training.epoch: unknown key; did you mean epochs?\n"),

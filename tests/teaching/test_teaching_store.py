@@ -15,7 +15,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairshot.errors import UserError
+from fairshot.errors import BadInput, UserError
 from fairshot.teaching import Store, database, errors
 from fairshot.teaching.database import DATABASE
 from fairshot.teaching.names import checked_name
@@ -272,13 +272,13 @@ def test_store_without_base_classes_is_nearest_mean(tmp_path: Path) -> None:
         (lambda s: s.teach("../../etc/passwd", PHOTOS["yak"]), errors.BadName, {"name": "../../etc/passwd"}),
         (lambda s: s.teach("C:\\windows", PHOTOS["yak"]), errors.BadName, {"name": "C:\\windows"}),
         (lambda s: s.teach("n" * 101, PHOTOS["yak"]), errors.BadName, {"name": "n" * 101}),
-        (lambda s: s.teach("yak", []), UserError, {}),
+        (lambda s: s.teach("yak", []), BadInput, {"name": "X"}),
         (lambda s: s.teach("yak", PHOTOS["okapi"]), errors.PhotoHasClass, {"owner": "okapi"}),
         (lambda s: s.teach("yak", drawings("sample of ant", 1)), errors.PhotoHasClass, {"owner": "ant"}),
         (lambda s: s.forget("yeti"), errors.UnknownClass, {"name": "yeti"}),
         (lambda s: s.rename("Cow", "ox"), errors.UnknownClass, {"name": "Cow"}),
         (lambda s: s.rename("okapi", "ant"), errors.ClassExists, {"name": "okapi", "new_name": "ant"}),
-        (lambda s: s.merge("okapi", "okapi"), UserError, {}),
+        (lambda s: s.merge("okapi", "okapi"), errors.BadName, {"name": "okapi"}),
         (lambda s: s.drop("okapi", []), errors.UnknownPhotos, {"photos": ()}),
         (lambda s: s.drop("okapi", [1]), errors.UnknownPhotos, {"name": "okapi", "photos": (1,)}),
         (lambda s: s.drop("ant", [s.photos("ant")[0].id]), errors.UnknownPhotos, {"name": "ant"}),
@@ -288,7 +288,7 @@ def test_store_without_base_classes_is_nearest_mean(tmp_path: Path) -> None:
             errors.UnknownPhotos,
             {"photos": (10**6,)},
         ),
-        (lambda s: s.move("okapi", ids(s, "okapi"), "okapi"), UserError, {}),
+        (lambda s: s.move("okapi", ids(s, "okapi"), "okapi"), errors.BadName, {"name": "okapi"}),
         (lambda s: s.move("okapi", ids(s, "okapi"), "../emu"), errors.BadName, {"name": "../emu"}),
     ],
 )

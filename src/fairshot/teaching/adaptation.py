@@ -16,7 +16,7 @@ import torch
 from fairshot.classifiers import bounded_calibration
 from fairshot.classifiers.bounded_calibration import Calibration
 from fairshot.classifiers.dual import DualClassifier
-from fairshot.errors import UserError
+from fairshot.errors import BadInput
 from fairshot.teaching.database import from_blobs, to_blob
 from fairshot.teaching.derived import Layout
 from fairshot.teaching.event_log import EventLog
@@ -46,7 +46,7 @@ def absorb(
 ) -> dict[str, int]:
     """Keep the photos that the rules keep, in place of those they displace; count them by class."""
     if len(names) > MOST_CLASSES:
-        raise UserError(f"the store has {len(names):,} classes; adapting works up to {MOST_CLASSES:,}")
+        raise BadInput("store", f"it has {len(names):,} classes; adapting works up to {MOST_CLASSES:,}")
     state = classifier.memory or bounded_calibration.begin(classifier.h.means, classifier.alphas())
     rows = torch.tensor([_row_of(log.connection, photo) for photo in photos])
     g = torch.stack([photo.g for photo in photos])

@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import IO
 
-from fairshot.errors import CannotWrite, UserError
+from fairshot.errors import BadInput, CannotWrite, UserError
 from fairshot.teaching.base_classifier import CLASSIFIER, read_classifier
 from fairshot.teaching.checking import check_values
 from fairshot.teaching.creation import clear_derived
@@ -67,7 +67,8 @@ def import_archive(archive: str | Path, folder: str | Path) -> None:
         except CannotWrite as problem:
             raise CannotWrite(folder, problem.reason, problem.disk_full) from problem
         except (UserError, RuntimeError, sqlite3.Error) as problem:
-            raise ArchiveRefused(archive, str(problem).replace(f"{temporary}{os.sep}", "")) from problem
+            reason = problem.reason if isinstance(problem, BadInput) else str(problem)
+            raise ArchiveRefused(archive, reason.replace(f"{temporary}{os.sep}", "")) from problem
 
 
 def _unpack(archive: Path, target: Path) -> None:
@@ -82,10 +83,10 @@ def _unpack(archive: Path, target: Path) -> None:
     except UserError:
         raise
     except NO_ZIP as problem:
-        raise UserError(f"{problem}") from problem
+        raise BadInput("archive", str(problem)) from problem
     except OSError as problem:
         if problem.errno == errno.EINVAL:  # a place before the beginning of the archive
-            raise UserError("it is damaged") from problem
+            raise BadInput("archive", "it is damaged") from problem
         raise
 
 
@@ -93,15 +94,18 @@ def _check_members(packed: zipfile.ZipFile, size: int) -> None:
     """Refuse an archive with anything else than the files of a store, or one that unpacks to far more."""
     names = sorted(packed.namelist())
     if names != sorted(MEMBERS):
-        raise UserError(
+        raise BadInput(
+            "archive",
             f"a store consists of {', '.join(MEMBERS)}, "
-            f"but the archive holds {', '.join(f'{name!r:.60}' for name in names[:5])}"
+            f"but the archive holds {', '.join(f'{name!r:.60}' for name in names[:5])}",
         )
     if any(member.compress_type not in COMPRESSIONS for member in packed.infolist()):
-        raise UserError("it is compressed otherwise than a store")
+        raise BadInput("archive", "it is compressed otherwise than a store")
     unpacked, most = sum(member.file_size for member in packed.infolist()), MOST_BEYOND + MOST_TIMES * size
     if unpacked > most:
-        raise UserError(f"it would unpack to {unpacked:,} bytes; a store of its size has at most {most:,}")
+        raise BadInput(
+            "archive", f"it would unpack to {unpacked:,} bytes; a store of its size has at most {most:,}"
+        )
 
 
 def _reading(archive: Path) -> IO[bytes]:
@@ -109,7 +113,7 @@ def _reading(archive: Path) -> IO[bytes]:
     try:
         return archive.open("rb")
     except OSError as problem:
-        raise UserError(problem.strerror or str(problem)) from problem
+        raise BadInput("archive", problem.strerror or str(problem)) from problem
 
 
 def _rebuild(folder: Path) -> None:

@@ -15,7 +15,7 @@ from fairshot.classifiers.dual import DualClassifier
 from fairshot.classifiers.prototype_classifier import Prototypes, ResistingPrototypes
 from fairshot.classifiers.resistance import no_delta
 from fairshot.classifiers.whitening import Whitening
-from fairshot.errors import UserError
+from fairshot.errors import PathUnusable
 from fairshot.models.embedder import Features
 from fairshot.teaching.base_counts import CLASSIFIER as CLASSIFIER
 from fairshot.teaching.network import Network, read_tensors, write_tensors
@@ -94,10 +94,10 @@ def read_classifier(path: Path, network: Network) -> DualClassifier:
     for name, value in tensors.items():
         whole = name in ("counts", "gate.counts", "h_tilde.delta")
         if value.dtype != (torch.int64 if whole else torch.float32):
-            raise UserError(f"{path} is not {WHAT} ({name} is of {value.dtype})")
+            raise PathUnusable(path, f"is not {WHAT} ({name} is of {value.dtype})")
     if found != expected:
         differing = sorted(name for name, _ in found.items() ^ expected.items())
-        raise UserError(f"{path} is not {WHAT}, or of another embedder ({', '.join(differing)})")
+        raise PathUnusable(path, f"is not {WHAT}, or of another embedder ({', '.join(differing)})")
     return DualClassifier.from_tensors(settings, base_classes, tensors, network.views.count)
 
 

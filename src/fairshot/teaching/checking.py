@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, create_model
 
 from fairshot.classifiers.dual import DualClassifier
-from fairshot.errors import UserError
+from fairshot.errors import BadInput
 from fairshot.teaching.confidence import SETTING, Confidence
 from fairshot.teaching.derived import Layout
 from fairshot.teaching.names import checked_name
@@ -71,7 +71,7 @@ def check_values(connection: sqlite3.Connection, base: DualClassifier, layout: L
         _check_events(connection)
         _check_changes(connection)
     except (ValueError, TypeError, KeyError) as problem:
-        raise UserError(f"the store holds what no store holds: {problem}") from None
+        raise BadInput("store", f"it holds what no store holds: {problem}") from None
 
 
 def _check_classifier(base: DualClassifier) -> None:

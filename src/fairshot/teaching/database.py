@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairshot.errors import CannotWrite, UserError
+from fairshot.errors import CannotWrite, PathUnusable
 from fairshot.teaching.errors import ForeignDatabase, StoreDamaged
 
 if TYPE_CHECKING:
@@ -108,9 +108,10 @@ def connect(path: Path) -> sqlite3.Connection:
     except CannotWrite as problem:
         log = path.with_name(f"{path.name}-wal")
         if log.is_file() and log.stat().st_size:  # a file that does not change is read without it
-            raise UserError(
-                f"{path} holds changes that are not completed, and nothing can be written here "
-                f"({problem.reason}); open the store once where it can be written"
+            raise PathUnusable(
+                path,
+                f"holds changes that are not completed, and nothing can be written here "
+                f"({problem.reason}); open the store once where it can be written",
             ) from problem
         return open_checked(path, "mode=ro&immutable=1")
 
@@ -203,9 +204,10 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     found = _schema_of(connection)
     if version != FORMAT:
-        raise UserError(
-            f"{path} is a store of format {version}, and this version of fairshot reads format {FORMAT}; "
-            "make the store again from its run or backbone, and teach it the photos again"
+        raise PathUnusable(
+            path,
+            f"is a store of format {version}, and this version of fairshot reads format {FORMAT}; "
+            "make the store again from its run or backbone, and teach it the photos again",
         )
     with closing(sqlite3.connect(":memory:")) as expected:
         expected.executescript(SCHEMA)

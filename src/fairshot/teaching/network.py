@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from fairshot.benchmarks.pictures import Pictures
-from fairshot.errors import UserError
+from fairshot.errors import BadInput, PathUnusable
 from fairshot.files import write_atomically
 from fairshot.models.embedder import Embedder, Features, ModelSettings
 from fairshot.models.flips import FlipViews
@@ -125,7 +125,7 @@ class Network:
         try:
             embedder.load_state_dict(tensors)
         except RuntimeError as problem:
-            raise UserError(f"{path}: its weights do not fit its description ({problem})") from None
+            raise PathUnusable(path, f"has weights that do not fit its description ({problem})") from None
         views = FlipViews(description.flip, description.mirror, description.corner_crops)
         return cls(embedder, views, description.drawing_side, description.short_side)
 
@@ -177,11 +177,12 @@ def read_tensors(path: Path, header: type[Header], what: str) -> tuple[dict[str,
             raise StoreDamaged(path, "its checksum is another")
         return tensors, header.model_validate_json(description)
     except FileNotFoundError:
-        raise UserError(f"{path} is missing: this is not a store, or a part of it was removed") from None
+        raise PathUnusable(path, "is missing: this is not a store, or a part of it was removed") from None
     except (SafetensorError, KeyError, ValidationError, OSError, UnicodeError) as problem:
-        raise UserError(
-            f"{path} is not {what}, or it is damaged ({problem}); bring the store back from an archive or "
-            "another copy of it, or make it again"
+        raise PathUnusable(
+            path,
+            f"is not {what}, or it is damaged ({problem}); bring the store back from an archive or "
+            "another copy of it, or make it again",
         ) from None
 
 
@@ -194,7 +195,7 @@ def _no_larger_than(parameters: int) -> Iterator[None]:
         nonlocal left
         left -= parameter.numel()
         if left < 0:
-            raise UserError(f"the embedder of the store is described as larger than its weights: {name}")
+            raise BadInput("embedder", f"it is described as larger than its weights: {name}")
 
     hook = register_module_parameter_registration_hook(count)
     try:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fairshot.benchmarks.images import decode_image
-from fairshot.errors import ExtraMissing, UserError
+from fairshot.errors import ExtraMissing, PathUnusable
 from fairshot.models.pixels import DevicePictures
 from fairshot.teaching.confidence import Decisions
 from fairshot.teaching.errors import NoClasses
@@ -75,9 +75,10 @@ def export_onnx(store: Store, path: str | Path) -> Checked:
         _write(model, images[:2], _properties(store, snapshot), partial)
         difference, *of_probabilities = _differences(expected, images, partial)
         if not (difference <= TOLERANCE and max(of_probabilities) <= 1000 * TOLERANCE):
-            raise UserError(
-                f"{path} was not written: onnxruntime and torch differ by {difference:.1e} in a score "
-                f"and by {max(of_probabilities):.1e} in a probability"
+            raise PathUnusable(
+                path,
+                f"was not written: onnxruntime and torch differ by {difference:.1e} in a score "
+                f"and by {max(of_probabilities):.1e} in a probability",
             )
         os.replace(partial, path)
     return Checked(len(snapshot.rows), len(images), difference)

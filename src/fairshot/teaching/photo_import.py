@@ -16,7 +16,7 @@ from PIL import Image
 
 from fairshot.benchmarks.images import is_image_name, read_image
 from fairshot.benchmarks.pictures import Bytes
-from fairshot.errors import CannotWrite, UserError
+from fairshot.errors import BadImage, CannotWrite, PathUnusable, UserError
 from fairshot.files import write_atomically
 from fairshot.progress import SILENT, Reporter
 from fairshot.teaching.errors import ExportRefused
@@ -69,7 +69,8 @@ def import_photos(
             except CannotWrite:  # neither could the others be
                 raise
             except UserError as problem:
-                report.skipped[image.reference] = str(problem)
+                reason = problem.reason if isinstance(problem, BadImage) else str(problem)
+                report.skipped[image.reference] = reason
             except OSError as problem:  # it may not be read, or its name is none that a file can have
                 report.skipped[image.reference] = problem.strerror or str(problem)
             advance()
@@ -85,15 +86,18 @@ def _photos_of(
     """Go through the photos of an image: class, file name, and content or pixels with their suffix."""
     stem = folder_name(path.stem)[:60]
     if len(image.classes) > 1:
-        raise UserError(f"it is of several classes: {', '.join(sorted(image.classes))}")
+        raise BadImage(image.reference, f"it is of several classes: {', '.join(sorted(image.classes))}")
     if path.stat().st_size > MOST_BYTES:
-        raise UserError(f"it has more than {MOST_BYTES:,} bytes")
+        raise BadImage(image.reference, f"it has more than {MOST_BYTES:,} bytes")
     for name in image.classes:
         yield name, f"{stem}-{_short(image.reference)}{path.suffix.lower()}", path.read_bytes()
     if not image.boxes:
         return
     if len(image.boxes) > MOST_BOXES:
-        raise UserError(f"it has {len(image.boxes):,} boxes; at most {MOST_BOXES:,} are cut out of an image")
+        raise BadImage(
+            image.reference,
+            f"it has {len(image.boxes):,} boxes; at most {MOST_BOXES:,} are cut out of an image",
+        )
     pixels = read_image(path)
     _check_shape(image, pixels)
     suffix = ".png" if path.suffix.lower() in WITHOUT_LOSS else ".jpg"
@@ -111,7 +115,10 @@ def _check_shape(image: LabelledImage, pixels: Bytes) -> None:
         return
     (width, height), (rows, columns) = image.size, pixels.shape[:2]
     if abs(columns / rows / (width / height) - 1) > SAME_SHAPE:
-        raise UserError(f"it has {columns} x {rows} pixels, and its boxes were drawn on {width} x {height}")
+        raise BadImage(
+            image.reference,
+            f"it has {columns} x {rows} pixels, and its boxes were drawn on {width} x {height}",
+        )
 
 
 def cut_out(pixels: Bytes, box: Box, margin: float = MARGIN) -> Bytes:
@@ -141,7 +148,7 @@ def _write(
         report.renamed[name] = inside
     path = out / inside / target
     if not path.parent.resolve().is_relative_to(out.resolve()):
-        raise UserError(f"{path.parent} is a link that leads out of {out}")
+        raise PathUnusable(path.parent, f"is a link that leads out of {out}")
     report.photos[inside] += 1
     if path.exists():
         return
@@ -165,7 +172,7 @@ class _Finder:
         """Return the file of a path or an address: the longest end of it that is there, or its name alone."""
         parts = self._parts(reference)
         if not parts or not is_image_name(parts[-1]):
-            raise UserError("it is no image file")
+            raise BadImage(reference, "it is no image file")
         for start in range(len(parts)):
             path = self.folder.joinpath(*parts[start:])
             if path.is_file():
@@ -176,8 +183,8 @@ class _Finder:
             if (found := self._by_name.get(name)) is not None:
                 return self._inside(found)
             if name in self._by_name:
-                raise UserError(f"several files in {self.folder} are called {name}")
-        raise UserError(f"it is not in {self.folder}")
+                raise BadImage(reference, f"several files in {self.folder} are called {name}")
+        raise BadImage(reference, f"it is not in {self.folder}")
 
     def _parts(self, reference: str) -> list[str]:
         """Return the parts of a path or an address that can be those of a path inside the folder."""
@@ -192,9 +199,9 @@ class _Finder:
 
     def _inside(self, path: Path) -> Path:
         if not path.resolve().is_relative_to(self.folder.resolve()):
-            raise UserError(f"{path} is a link that leads out of {self.folder}")
+            raise PathUnusable(path, f"is a link that leads out of {self.folder}")
         if not path.is_file():  # reading a pipe would wait for ever
-            raise UserError(f"{path} is no file")
+            raise PathUnusable(path, "is no file")
         return path
 
     def _names(self) -> dict[str, Path | None]:

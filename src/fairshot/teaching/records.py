@@ -12,11 +12,10 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Self
 
-from fairshot.errors import UserError
 from fairshot.teaching import event_log, queries, single_photos
 from fairshot.teaching.base_counts import CLASSIFIER, read_counts
 from fairshot.teaching.database import DATABASE, check_content, connect, invalidate_derived, transaction
-from fairshot.teaching.errors import ClassExists, NotAStore, UnknownClass
+from fairshot.teaching.errors import BadName, ClassExists, NotAStore, UnknownClass
 from fairshot.teaching.event_log import Event, EventLog
 from fairshot.teaching.names import checked_name
 from fairshot.teaching.write_ahead_log import check_log
@@ -104,7 +103,7 @@ class Records:
         with self._changing():
             source, target = self._class_id(name), self._class_id(into)
             if source == target:
-                raise UserError(f"{name!r} cannot be merged into itself; give two classes")
+                raise BadName(name, "cannot be merged into itself; give two classes")
             log = EventLog(self._writer, "merge", {"name": name, "into": into})
             for subject, table in (("base", "base"), ("image", "images")):
                 query = f"SELECT id FROM {table} WHERE class = ?"  # noqa: S608 - our names

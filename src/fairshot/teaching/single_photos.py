@@ -6,8 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fairshot.errors import UserError
-from fairshot.teaching.errors import UnknownPhotos
+from fairshot.teaching.errors import BadName, UnknownPhotos
 from fairshot.teaching.event_log import EventLog
 from fairshot.teaching.queries import TAUGHT
 
@@ -50,7 +49,7 @@ def take_out(log: EventLog, name: str, source: int, photos: Sequence[int], targe
     """
     chosen = sorted(set(photos))
     if source == target:
-        raise UserError(f"the photos are in {name!r} already; give another class")
+        raise BadName(name, "is that of the class the photos have; give another class")
     missing = set(chosen) - _taught_photos(log.connection, source)
     if missing or not chosen:
         raise UnknownPhotos(name, sorted(missing))
