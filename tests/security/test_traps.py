@@ -51,6 +51,7 @@ def laughs(levels: int = 30) -> str:
 
 
 YAML = {
+    "an alias": "a: &a [1]\ntraining: *a",
     "aliases": laughs(),
     "an alias of itself": "training: &a [*a]",
     "deep lists": "training: " + "[" * 5_000,
