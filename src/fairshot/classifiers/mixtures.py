@@ -25,7 +25,7 @@ from fairshot.classifiers.variational import (
 TOLERANCE = 1e-3  # of the lower bound, as in scikit-learn
 MAX_ITERATIONS = 100
 # Samples fitted together: on a CPU as many classes as the caches hold, elsewhere as the memory allows.
-BLOCK_BYTES = {"cpu": 2**22}
+BLOCK_BYTES = {"cpu": 2**23}
 LARGE_BLOCK = 2**31
 START_FEATURES = 512  # of each sample, which k-means at the start compares
 KMEANS_ROUNDS = 20  # at most
@@ -79,21 +79,6 @@ class Mixtures(Batch):
         return values.reshape(-1, self.views, *values.shape[1:])
 
 
-@dataclass(frozen=True, eq=False)
-class Workspace:
-    """Memory for the samples of as many classes as are fitted together, used by one block after the other."""
-
-    values: torch.Tensor  # (G, n, d)
-    powers: torch.Tensor  # (G, n, 2 d)
-
-    @classmethod
-    def of(cls, features: torch.Tensor, classes: int, samples: int) -> Workspace:
-        """Allocate memory for so many classes of so many samples each."""
-        views, dimensions = features.shape[1:]
-        shape = (classes * views, samples)
-        return cls(features.new_empty(*shape, dimensions), features.new_empty(*shape, 2 * dimensions))
-
-
 def fit_mixtures(
     features: torch.Tensor,
     labels: torch.Tensor,
@@ -119,10 +104,11 @@ def fit_mixtures(
     views = features.shape[1]
     block = BLOCK_BYTES.get(features.device.type, LARGE_BLOCK) // (features[0].nbytes * index.shape[1])
     rows = torch.arange(len(index), device=index.device).chunk(-(-len(index) // max(1, block)))
-    workspace = Workspace.of(features, len(rows[0]), index.shape[1])
+    # one memory for the samples of all blocks: used again and again it is faster than new
+    powers = features.new_empty(len(rows[0]) * views, index.shape[1], 2 * features.shape[2])
     fits = [
         expectation_maximisation(
-            _begin(features, index[some], mask[some], components, responsibilities, freedom, workspace),
+            _begin(features, index[some], mask[some], components, responsibilities, freedom, powers),
             tolerance,
             max_iterations,
         )
@@ -189,14 +175,15 @@ def _begin(
     components: int,
     responsibilities: torch.Tensor | None,
     freedom: float | None,
-    workspace: Workspace,
+    powers: torch.Tensor,
 ) -> Work:
-    """Make the work of some classes, whose samples are given by their indices (C, n)."""
+    """Make the work of some classes, whose samples are given by their indices (C, n), in the memory given."""
     mask = mask.repeat_interleave(features.shape[1], 0)
-    values = _gather(features, index, workspace.values[: len(mask)])
+    powers = powers[: len(mask)]
+    values = _gather(features, index, powers.chunk(2, -1)[0])
     count = mask.sum(1, dtype=torch.float64)[:, None]
     mean = torch.bmm(mask[:, None].to(values), values)[:, 0].double() / count
-    samples = Samples.relative_to(mean, values, mask, workspace.powers[: len(mask)])
+    samples = Samples.relative_to(mean, values, mask, powers)
     if responsibilities is None:
         start = partition(samples, components)
     else:
@@ -213,18 +200,19 @@ def partition(samples: Samples, components: int) -> torch.Tensor:
     Equal parts along the direction of largest spread, then k-means; by some of the features only, which is
     enough to start. The same for the same samples, whatever machine or seed.
     """
-    values = samples.powers[..., : min(START_FEATURES, samples.powers.shape[-1] // 2)]
-    values = values * samples.mask[..., None].to(values)
-    direction = values.gather(1, values.square().sum(-1).argmax(1)[:, None, None].expand_as(values[:, :1]))
+    values, squares = (part[..., :START_FEATURES] for part in samples.powers.chunk(2, -1))
+    mask = samples.mask[:, None].to(values)
+    farthest = (squares.sum(-1) * mask[:, 0]).argmax(1)
+    direction = values.gather(1, farthest[:, None, None].expand_as(values[:, :1]))
     for _ in range(3):
-        direction = normalize(torch.bmm(torch.bmm(direction, values.mT), values), dim=-1)
+        direction = normalize(torch.bmm(torch.bmm(direction, values.mT) * mask, values), dim=-1)
     position = torch.bmm(direction, values.mT)[:, 0].masked_fill(samples.mask == 0, torch.inf)
     rank = position.argsort(dim=1, stable=True).argsort(dim=1)
     count = samples.mask.sum(1, keepdim=True).long()
     cluster = (rank * components // count.clamp(min=1)).clamp(max=components - 1)
     names = torch.arange(components, device=cluster.device)[:, None]
     for _ in range(KMEANS_ROUNDS):
-        member = (cluster[:, None] == names).to(values) * samples.mask[:, None].to(values)
+        member = (cluster[:, None] == names) * mask
         centres = torch.bmm(member, values) / member.sum(2, keepdim=True).clamp(min=1)
         distance = centres.square().sum(-1, keepdim=True) - 2 * torch.bmm(centres, values.mT)
         before, cluster = cluster, distance.min(1).indices  # far faster than argmin
@@ -249,6 +237,6 @@ def _gather(values: torch.Tensor, index: torch.Tensor, out: torch.Tensor | None 
     views = values.shape[1]
     rows = (index[:, None] * views + torch.arange(views, device=index.device)[:, None]).flatten()
     if out is not None:
-        torch.index_select(values.flatten(0, 1), 0, rows, out=out.flatten(0, 1))
+        torch.index_select(values.flatten(0, 1), 0, rows, out=out.view(-1, values.shape[2]))
         return out
     return values.flatten(0, 1).index_select(0, rows).reshape(-1, index.shape[1], values.shape[2])

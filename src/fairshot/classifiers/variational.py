@@ -69,7 +69,8 @@ class Samples(Batch):
     ) -> Samples:
         """Shift the samples (G, n, d) so that the prior mean (G, d) is the origin.
 
-        `powers` (G, n, 2 d) is where to put them: memory that is used again and again is faster than new.
+        `powers` (G, n, 2 d) is where to put them, new memory if none is given; the values may already be its
+        first half.
         """
         if powers is None:
             powers = values.new_empty(*values.shape[:-1], 2 * values.shape[-1])
