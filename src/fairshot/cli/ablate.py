@@ -59,4 +59,4 @@ def ablate_command(
     options = study_options(ConsoleReporter(), device, None, root, fresh)
     done = ablate(table, recipe, out, set_, seed, base, options)
     present({done.runs[row]: result for row, result in done.results.items()}, out)
-    write_ablation(table, done.runs, out, this_command())
+    write_ablation(table, list(done.runs.values()), out, this_command())
