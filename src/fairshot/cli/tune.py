@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +20,7 @@ from fairshot.cli.options import (
     Seed,
     Set,
     Trust,
-    study_options,
+    common,
 )
 from fairshot.cli.run import source_name
 from fairshot.cli.suggestions import picture_options
@@ -90,7 +89,7 @@ def tune_command(
     # All this takes seconds to import, and --help needs none.
     from fairshot.evaluation.run_folder import LOG
     from fairshot.methods import method_named, packaged_names
-    from fairshot.studies import tune
+    from fairshot.studies import StudyOptions, tune
 
     values = _values(grid)
     benchmark, _, method = recipe.partition("/")
@@ -100,13 +99,13 @@ def tune_command(
         tried = values or method_named(given.method_name).card.grid
         if not tried:
             raise UserError(f"--grid: {given.method_name} names no values of its own; give some to try")
-        folder = out or Path("runs") / f"tuning-{source_name(given, data)}"
+        folder = out or Path("runs") / f"tuning-{source_name(given.benchmark.name, data)}"
         if every:
             folder /= given.method_name
         elif out is None:
             folder = folder.with_name(f"{folder.name}-{given.method_name}")
-        options = study_options(ConsoleReporter("tune", folder / LOG), device, data, root, fresh)
-        options = replace(options, parallel=parallel)
+        reporter = ConsoleReporter("tune", folder / LOG)
+        options = StudyOptions(device, parallel=parallel, fresh=fresh, **common(reporter, data, root))
         found = tune(source, tried, folder, set_, seed, by, novel, held_out, options)
         say(f"written to {folder}; to run the best:")
         say(f"  {_next_command(folder, found.recipe, data, root)}")
