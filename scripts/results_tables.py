@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from fairshot.evaluation.result import Result
-from fairshot.reporting.groups import Group, Spread, is_baseline, ranked, spread_text
+from fairshot.reporting.groups import Group, Spread, group_results, is_baseline, ranked, spread_text
 from fairshot.reporting.tables import UNKNOWN, conditions
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -72,12 +72,9 @@ def table(benchmark: str, columns: str) -> str:
 
 def runs(benchmark: str) -> list[Group]:
     """Return the seeds of each method."""
-    found: dict[str, list[Result]] = {}
-    for folder in sorted((ROOT / "results" / benchmark).iterdir()):
-        named = FOLDER.fullmatch(folder.name)
-        if named and named[1] not in UNLISTED:
-            found.setdefault(named[1], []).append(Result.read(folder))
-    return [Group(method, tuple(results)) for method, results in found.items()]
+    folders = sorted((ROOT / "results" / benchmark).iterdir())
+    named = {folder: found[1] for folder in folders if (found := FOLDER.fullmatch(folder.name))}
+    return group_results([Result.read(folder) for folder, name in named.items() if name not in UNLISTED])
 
 
 def _cells(groups: Sequence[Group], key: str, best: Callable[[Iterable[float]], float] | None) -> list[str]:
@@ -103,7 +100,7 @@ def _spread(group: Group, key: str) -> Spread:
 
 
 def _title(group: Group) -> str:
-    return f"{group.title}, the baseline" if is_baseline(group.results[0].method) else group.title
+    return f"{group.label}, the baseline" if is_baseline(group.results[0].method) else group.label
 
 
 def written(page: Path) -> str:

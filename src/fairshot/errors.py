@@ -6,15 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, dataclass_transform
 
 
+@dataclass_transform(eq_default=False)
 class UserError(ValueError):
     """Something given to fairshot cannot be used; the message is complete without a traceback.
 
-    A subclass keeps what was given and expected in fields. Its message names no option of a command: callers
-    from Python have none. `fairshot.cli.advice` adds which option helps.
+    A subclass is a dataclass of what was given and expected, and its message is its text. That names no
+    option of a command: callers from Python have none. `fairshot.cli.advice` adds which option helps.
     """
+
+    def __init_subclass__(cls) -> None:
+        dataclass(eq=False)(cls)  # it is caught, raised and compared as itself
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the fields, whatever the arguments were: an error of a run on a cluster is sent here."""
@@ -29,7 +33,6 @@ def _make(kind: type[UserError], arguments: tuple[Any, ...]) -> UserError:
     return problem
 
 
-@dataclass(eq=False)
 class BadInput(UserError):
     """An argument that cannot be used, or an item of it: images, labels, weights."""
 
@@ -44,7 +47,6 @@ class BadImage(BadInput):
     """An image that cannot be used; its name is that of its file, or its place among those given."""
 
 
-@dataclass(eq=False)
 class BadSetting(UserError):
     """A setting that does not fit the others, or what it is for."""
 
@@ -56,7 +58,6 @@ class BadSetting(UserError):
         return f"{self.key}: {self.given!r} was given; {self.reason}"
 
 
-@dataclass(eq=False)
 class BadSettings(UserError):
     """Settings that can never be: for each key what is wrong with it."""
 
@@ -66,7 +67,6 @@ class BadSettings(UserError):
         return "\n".join(f"{key}: {reason}" for key, reason in self.reasons.items())
 
 
-@dataclass(eq=False)
 class PathUnusable(UserError):
     """A file or folder is not, or does not hold, what is needed."""
 
@@ -77,7 +77,6 @@ class PathUnusable(UserError):
         return f"{self.path} {self.reason}"
 
 
-@dataclass(eq=False)
 class UnknownRecipe(UserError):
     """A recipe was named that is neither a file nor part of the package."""
 
@@ -93,7 +92,6 @@ class UnknownRecipe(UserError):
         )
 
 
-@dataclass(eq=False)
 class BadOverride(UserError):
     """A change of one key of a recipe, `key=value`, that cannot be applied."""
 
@@ -104,7 +102,6 @@ class BadOverride(UserError):
         return f"{self.override!r}: {self.problem}"
 
 
-@dataclass(eq=False)
 class MethodNotLoaded(UserError):
     """A recipe is of a method from a file of its own, whose code is not run unless that is asked for."""
 
@@ -117,7 +114,6 @@ class MethodNotLoaded(UserError):
         )
 
 
-@dataclass(eq=False)
 class CodeNotTrusted(UserError):
     """A recipe file names Python code, and whoever runs the recipe has not said that it may be run."""
 
@@ -131,7 +127,6 @@ class CodeNotTrusted(UserError):
         )
 
 
-@dataclass(eq=False)
 class DamagedFile(UserError):
     """A file is no longer what was written."""
 
@@ -145,7 +140,6 @@ class DamagedFile(UserError):
         )
 
 
-@dataclass(eq=False)
 class FileRefused(UserError):
     """A file cannot be read, or is larger or deeper than anything that is read here."""
 
@@ -156,7 +150,6 @@ class FileRefused(UserError):
         return f"{self.path} is refused: {self.reason}"
 
 
-@dataclass(eq=False)
 class TrainingDiverged(UserError):
     """The loss or the weights became NaN or infinite; the last good checkpoint is kept."""
 
@@ -174,7 +167,6 @@ class TrainingDiverged(UserError):
         )
 
 
-@dataclass(eq=False)
 class NotFinite(UserError):
     """Features or scores of a method are not numbers."""
 
@@ -189,7 +181,6 @@ class TrainingStopped(Exception):
     """The training stopped early, by a signal or a time limit; its checkpoint lets it go on."""
 
 
-@dataclass(eq=False)
 class NoRun(UserError):
     """A folder is not that of a run, or the run has not come as far as it must have."""
 
@@ -200,7 +191,6 @@ class NoRun(UserError):
         return f"{self.folder} holds no {self.missing}: it is no run, or the run is not finished"
 
 
-@dataclass(eq=False)
 class NoRunsFound(UserError):
     """A path holds no run, neither itself nor one folder below; `collections` lie deeper and hold some."""
 
@@ -232,7 +222,6 @@ class CannotWrite(UserError, OSError):
         return type(self), (self.path, self.reason, self.disk_full)
 
 
-@dataclass(eq=False)
 class FolderOccupied(UserError):
     """A folder holds other work than what is to be done in it."""
 
@@ -243,7 +232,6 @@ class FolderOccupied(UserError):
         return f"{self.folder} holds {self.content}"
 
 
-@dataclass(eq=False)
 class CodeChanged(UserError):
     """The file of a method is no longer what began a run."""
 
@@ -254,7 +242,6 @@ class CodeChanged(UserError):
         return f"{self.file} has changed since the run in {self.run} began, which keeps a copy"
 
 
-@dataclass(eq=False)
 class OtherTraining(UserError):
     """A base session comes from settings that differ in more than the decision."""
 
@@ -268,7 +255,6 @@ class OtherTraining(UserError):
         )
 
 
-@dataclass(eq=False)
 class OtherImages(UserError):
     """A base session was on other images than those that were found."""
 
@@ -279,7 +265,6 @@ class OtherImages(UserError):
         return f"the base session of {self.run} was on other images than those found here: {self.difference}"
 
 
-@dataclass(eq=False)
 class PicturesNotFound(UserError):
     """Own pictures are needed, and it is not known where they are."""
 
@@ -289,7 +274,6 @@ class PicturesNotFound(UserError):
         return self.reason
 
 
-@dataclass(eq=False)
 class PseudoNovelUnfit(UserError):
     """So many base classes cannot play novel ones."""
 
@@ -305,7 +289,6 @@ class PseudoNovelUnfit(UserError):
         )
 
 
-@dataclass(eq=False)
 class HeldOutUnfit(UserError):
     """A class has too few training images to hold some of them out."""
 
@@ -321,7 +304,6 @@ class HeldOutUnfit(UserError):
         )
 
 
-@dataclass(eq=False)
 class ExtraMissing(UserError):
     """Something needs a package that is not installed, because it is needed for nothing else."""
 
@@ -338,22 +320,24 @@ class ExtraMissing(UserError):
 class NoGPU(UserError):
     """A GPU was asked for, and there is none."""
 
-    def __init__(self) -> None:
-        super().__init__("device: cuda was asked for, but torch finds no GPU here")
+    def __str__(self) -> str:
+        return "device: cuda was asked for, but torch finds no GPU here"
 
 
 class UnevenEpisode(UserError):
     """The images of an episode cannot be divided evenly among the processes."""
 
-    def __init__(self, episode: str, images: int, processes: int) -> None:
-        self.images, self.processes = images, processes
-        super().__init__(
-            f"{episode} has {images}, which {processes} processes cannot share evenly; give another "
-            "method.way, method.shots or method.queries"
+    episode: str
+    images: int
+    processes: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.episode} has {self.images}, which {self.processes} processes cannot share evenly; give "
+            "another method.way, method.shots or method.queries"
         )
 
 
-@dataclass(eq=False)
 class WeightsRefused(UserError):
     """Images are weighted, and a method, or its settings, can only weigh all alike."""
 

@@ -216,7 +216,7 @@ def test_overall_figure_shows_ours_and_each_published_method_once():
     assert_labels_do_not_overlap(figure)
     for group in groups:
         want = [session.overall for session in group.results[0].metrics.sessions]
-        np.testing.assert_allclose(line(figure.axes[0], group.title).get_ydata(), want)
+        np.testing.assert_allclose(line(figure.axes[0], group.label).get_ydata(), want)
     shown = {drawn.get_label() for drawn in figure.axes[0].lines}
     assert shown == {"NCM", "SSS"} | {f"{row.method}, published" for row in rows}
     first = next(row for row in rows if row.method == "TEEN")

@@ -4,7 +4,6 @@ import pytest
 
 from fairshot.recipes import load_recipe
 from fairshot.reporting.groups import (
-    PARTS,
     Group,
     Spread,
     backbone_of,
@@ -13,6 +12,7 @@ from fairshot.reporting.groups import (
     group_results,
     parts_of,
 )
+from fairshot.reporting.names import PARTS
 from fairshot.reporting.tables import conditions
 from fairshot.studies.published import published, same_name
 from support.results_factory import make_result
@@ -40,15 +40,19 @@ def test_runs_of_one_method_are_told_apart_by_their_settings():
         return [group.label for group in group_results([make_result(method, recipe=r) for r in recipes])]
 
     assert labels("sss", recipes) == [
-        "sss (SR, gamma=0.2)",
-        "sss (SR+R, gamma=0.2)",
-        "sss (plain, gamma=0.5)",
+        "SSS: SR (gamma 0.2)",
+        "SSS: SR + R (gamma 0.2)",
+        "SSS: baseline (gamma 0.5)",
     ]
-    assert labels("sss", recipes[:2]) == ["sss (SR)", "sss (SR+R)"]
+    assert labels("sss", recipes[:2]) == ["SSS: SR", "SSS: SR + R"]
     flags = [{"small_stem": flag} for flag in (True, False)]
-    assert labels("ncm", flags) == ["ncm (small_stem=on)", "ncm (small_stem=off)"]
+    assert labels("c_fscil", flags) == ["C-FSCIL (small stem on)", "C-FSCIL (small stem off)"]
     many = [dict.fromkeys("abcd", i) for i in range(2)]
-    assert labels("ncm", many) == ["ncm #1 (a=0, b=0, ...)", "ncm #2 (a=1, b=1, ...)"]
+    assert labels("ncm", many) == ["NCM (a 0, b 0, ...)", "NCM (a 1, b 1, ...)"]
+    last = [dict.fromkeys("abc", i) | {"d": d} for i in range(2) for d in range(2)]
+    first, second = "NCM (a 0, b 0, ...)", "NCM (a 1, b 1, ...)"
+    assert labels("ncm", last) == [f"{first} #1", f"{first} #2", f"{second} #1", f"{second} #2"]
+    assert labels("of_a_stranger", [{}]) == ["of_a_stranger"]
 
 
 def test_runs_on_weights_of_presets_are_called_by_their_names():
@@ -57,10 +61,10 @@ def test_runs_on_weights_of_presets_are_called_by_their_names():
     recipes.append(load_recipe(names[0], ["model.size=128"]).as_dict())
     groups = group_results([make_result("ncm", recipe=recipe) for recipe in recipes])
     assert [group.label for group in groups] == [
-        "ncm (weights=efficientnet-lite0, epochs=0)",
-        "ncm (weights=efficientnet-lite2, epochs=0)",
-        "ncm (weights=efficientnet-lite0, epochs=60)",
-        "ncm (weights=efficientnet-lite0, size=128, epochs=0)",
+        "NCM (weights efficientnet-lite0, epochs 0)",
+        "NCM (weights efficientnet-lite2, epochs 0)",
+        "NCM (weights efficientnet-lite0, epochs 60)",
+        "NCM (weights efficientnet-lite0, size 128, epochs 0)",
     ]
 
 
@@ -71,12 +75,47 @@ def test_a_gate_has_a_name_and_its_settings_are_not_listed():
 
     engine = ["model.initialisation=torch", "views.crop_rule=continuous", "training.average_decay=0.9995"]
     paper, gate = load_recipe("cifar100/sss", engine), load_recipe("cifar100/sss_gate")
-    assert labels(paper, gate) == ["sss", "sss (gate)"]
+    assert labels(paper, gate) == ["SSS", "SSS with gate and mirror images"]
     stronger = load_recipe("cifar100/sss_gate", ["method.gate_strength=0.2"])
     assert labels(paper, gate, stronger) == [
-        "sss (gate_strength=0.0)",
-        "sss (gate, gate_strength=0.14)",
-        "sss (gate, gate_strength=0.2)",
+        "SSS",
+        "SSS with gate and mirror images (gate strength 0.14)",
+        "SSS with gate and mirror images (gate strength 0.2)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "changes", "name"),
+    [
+        ("sss", [], "SSS"),
+        ("sss", ["mirror=true"], "SSS with mirror images"),
+        ("sss", ["gate=unbiased", "gate_strength=1"], "SSS with gate"),
+        ("sss", ["whitening=true", "mirror=true"], "SSS with gate and mirror images"),
+        ("sss", ["corner_crops=0.8"], "SSS with corner crops"),
+        ("sss", ["calibration=true", "threshold=0.7"], "SSS with Calibration"),
+        ("sss_bgmm", [], "SSS with mixtures"),
+        ("sss_bgmm", ["mirror=true", "calibration=true"], "SSS with mixtures, mirror images and Calibration"),
+    ],
+)
+def test_what_a_reader_knows_has_its_name_alone_and_beside_the_paper(recipe, changes, name):
+    paper = load_recipe("cifar100/sss")
+    variant = load_recipe(f"cifar100/{recipe}", [f"method.{change}" for change in changes])
+    results = [make_result(one.method_name, recipe=one.as_dict()) for one in (variant, paper)]
+    assert [group.label for group in group_results(results[:1])] == [name]
+    expected = [name, "SSS"] if name != "SSS" else ["SSS"]
+    assert [group.label for group in group_results(results)] == expected
+
+
+def test_an_ablation_lists_the_parts_that_are_on_and_what_else_a_run_has():
+    on = ("mirror=true", "calibration=true")
+    changes = [["sr=false"], ["sr=false", *on], ["corner_crops=0.8"], ["corner_crops=0.9"]]
+    recipes = [load_recipe("cifar100/sss", [f"method.{key}" for key in keys]) for keys in changes]
+    groups = group_results([make_result("sss", recipe=recipe.as_dict()) for recipe in recipes])
+    assert [group.label for group in groups] == [
+        "SSS: Intra + Inter + R",
+        "SSS: Intra + Inter + R + C, with mirror images",
+        "SSS: Intra + Inter + SR + R, with corner crops (corner crops 0.8)",
+        "SSS: Intra + Inter + SR + R, with corner crops (corner crops 0.9)",
     ]
 
 

@@ -20,8 +20,9 @@ from fairshot.errors import NoRunsFound
 from fairshot.evaluation.result import Result
 from fairshot.methods import methods
 from fairshot.reporting.figures.sections import SECTIONS
-from fairshot.reporting.groups import PARTS, group_results, ranked
+from fairshot.reporting.groups import group_results, ranked
 from fairshot.reporting.measures import SESSION_MEASURES, SUMMARY_MEASURES
+from fairshot.reporting.names import PARTS
 from fairshot.reporting.report import write_report
 from fairshot.reporting.runs import find_collections, find_runs, read_run, without_repeats
 from fairshot.studies.published import published
@@ -344,7 +345,7 @@ def test_collections_are_named_and_reported_only_where_they_are_given(tmp_path):
 
     page = write_report([tmp_path / "all", short], tmp_path / "both").read_text()
     assert "<h1>NCM, SSS on Doodles (Quick, Draw!)</h1>" in page
-    assert "SSS (epochs=97)" in page
+    assert "SSS (epochs 97)" in page
     assert "short trainings&#39;</code>" not in page
 
 
@@ -438,7 +439,7 @@ def choose_table(page, key):
 def assert_shows(rows, groups, values):
     assert len(rows) == len(groups)
     for (label, exact, shown), group in zip(rows, groups, strict=True):
-        assert label.startswith(group.title)
+        assert label.startswith(group.label)
         for number, text, value in zip(exact, shown, values(group), strict=True):
             if value is None:
                 assert (number, text) == (None, "–")
@@ -611,7 +612,7 @@ def test_browser_hides_and_shows_methods(page, report):
     assert drawn >= 6, "lines of the method inside the figures"
     page.locator("[data-toggle='method-0']").uncheck()
     assert page.evaluate(shown) == 0
-    others = [group.title for group in ranked(group_results(report.results))][1:]
+    others = [group.label for group in ranked(group_results(report.results))][1:]
     assert [label.split()[0] for label, *_ in visible_rows(page, "summary")] == others
     page.locator("[data-toggle='method-0']").check()
     assert page.evaluate(shown) == before

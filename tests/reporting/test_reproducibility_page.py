@@ -30,7 +30,7 @@ def own_average(method: str) -> float:
 def test_verdicts_compare_averages_with_the_own_publication(tmp_path, above, verdict):
     target = own_average("teen")
     page = page_of(tmp_path, make_even_result("teen", target + above))
-    assert f"| `teen` | {verdict} | {target + above:.2f} | {target:.2f} | 62.83 |" in page
+    assert f"| TEEN | {verdict} | {target + above:.2f} | {target:.2f} | 62.83 |" in page
     assert f"**{verdict.capitalize()}.**" in page
     assert (NO_REASON in page) == (verdict == "not reached")
 
@@ -58,10 +58,10 @@ def test_without_an_own_row_the_paper_of_sss_counts_and_without_any_nothing(tmp_
     page = page_of(
         tmp_path, make_even_result("c_fscil", 70), make_even_result("fcil", 70), make_even_result("cec", 70)
     )
-    assert "| `cec` | reached | 70.00 | 59.53 | 59.53 |" in page  # the same figures in both places
-    assert "| `c_fscil` | reached | 70.00 |  | 61.64 |" in page
+    assert "| CEC | reached | 70.00 | 59.53 | 59.53 |" in page  # the same figures in both places
+    assert "| C-FSCIL | reached | 70.00 |  | 61.64 |" in page
     assert "above the row in the paper of SSS" in page
-    assert "| `fcil` | no published figures known to us | 70.00 |  |  |  |" in page
+    assert "| FCIL | no published figures known to us | 70.00 |  |  |  |" in page
     assert page.count("own publication: no row known to us") == 2
     assert page.count("paper of SSS: no row known to us") == 1
 

@@ -9,8 +9,9 @@ import pytest
 
 from fairshot.reporting.ablations import ablation_tables, components_table, feature_tables
 from fairshot.reporting.export import to_csv, to_latex, to_markdown, write_table
-from fairshot.reporting.groups import PARTS, group_results, in_main_order
+from fairshot.reporting.groups import group_results, in_main_order
 from fairshot.reporting.measures import BASE_INC, HARMONIC_AVG, INC_AVG, LAST, OVERALL_AVG, best
+from fairshot.reporting.names import PARTS
 from fairshot.reporting.report import write_report
 from fairshot.reporting.tables import (
     comparison_tables,
@@ -73,7 +74,7 @@ def test_overall_table_is_table_6_and_the_metrics(groups, rows):
         73.07, 68.88, 65.26, 61.19, 58.09, 55.57, 53.22, 51.34, 49.14,
     ]  # fmt: skip
     assert cec.values[10].mean == 2.12
-    (ncm,) = (group.results[0].metrics for group in groups if group.label == "ncm")
+    (ncm,) = (group.results[0].metrics for group in groups if group.label == "NCM")
     ours = by_label(table)["NCM"].values
     assert [value.mean for value in ours] == [*(s.overall for s in ncm.sessions), ncm.overall_avg, ncm.bicp]
 
@@ -145,13 +146,13 @@ def test_what_else_sets_runs_apart_is_said_beside_their_parts():
     assert "differ in more" not in alike.caption
     assert alike.remarks == {}
     longer = table(40)
-    assert "differ in more than their parts, training.epochs: what" in longer.caption
-    expected = ("with training.epochs=40", "with training.epochs=3", "with training.epochs=3")
+    assert "differ in more than their parts, epochs: what" in longer.caption
+    expected = ("with epochs 40", "with epochs 3", "with epochs 3")
     assert tuple(row.remarks[0] for row in longer.rows) == expected
     several = table(40, gamma=0.4)
-    assert "parts, training.epochs, method.gamma: what" in several.caption
-    assert several.rows[0].remarks == ("with training.epochs=40",)  # it has no gamma
-    assert several.rows[1].remarks == ("with training.epochs=3, method.gamma=0.4",)
+    assert "parts, epochs, gamma: what" in several.caption
+    assert several.rows[0].remarks == ("with epochs 40",)  # it has no gamma
+    assert several.rows[1].remarks == ("with epochs 3, gamma 0.4",)
 
 
 def test_many_differences_are_named_in_part():
@@ -160,7 +161,7 @@ def test_many_differences_are_named_in_part():
         for value in (1, 2)
     ]
     caption = components_table(group_results(runs), published()).caption
-    assert "parts, training.a, training.b, training.c, training.d and 2 more: what" in caption
+    assert "parts, a, b, c, d and 2 more: what" in caption
 
 
 def test_feature_tables_take_runs_without_self_optimizing_alone(groups):
@@ -321,12 +322,12 @@ def test_a_collection_of_class_orders_given_as_a_further_folder_fills_the_table(
 
     page = write_report([tmp_path / "all", orders], tmp_path / "out").read_text()
     (line,) = (tmp_path / "out" / "tables" / "class-orders.md").read_text().splitlines()[2:]
-    assert line.startswith("| SSS (epochs=3) (3 class orders) |")
+    assert line.startswith("| SSS (epochs 3) (3 class orders) |")
     for order in (1, 2):  # where the numbers come from
         assert f"SSS · seed 0 · class order {order} <small>class-orders/sss-order{order}" in page
 
     alone = write_report([orders]).read_text()
-    assert "SSS (class_order_seed=2)" in alone
+    assert "SSS (class order seed 2)" in alone
     (line,) = (orders / "report" / "tables" / "class-orders.md").read_text().splitlines()[2:]
     assert line.startswith("| SSS (2 class orders) |")
 

@@ -6,7 +6,7 @@ import re
 import pytest
 from rich.console import Console
 
-from fairshot.methods import methods
+from fairshot.methods import method_title, methods
 from fairshot.recipes import load_recipe
 from fairshot.reporting.groups import group_results
 from fairshot.reporting.measures import SESSION_MEASURES, SUMMARY_MEASURES
@@ -39,7 +39,7 @@ def test_the_terminal_shows_the_metrics_of_the_results():
             want = [measure.pick(session) for session in result.metrics.sessions]
             assert [cell.rstrip("*") for cell in line[1:]] == ["–" if v is None else f"{v:.1f}" for v in want]
     for line, result in zip(summary, (ncm, sss), strict=True):
-        assert line[0] == result.method
+        assert line[0] == method_title(result.method)
         want = [f"{measure.pick(result.metrics):.2f}" for measure in SUMMARY_MEASURES]
         assert [cell.rstrip("*") for cell in line[1:]] == [*want, f"{sum(result.seconds.values()):.0f}"]
 
@@ -75,7 +75,7 @@ def test_a_terminal_holds_every_number_and_title(sessions, width):
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
     words = [*(word for measure in SUMMARY_MEASURES for word in measure.title.split()), "session", "Seconds"]
-    assert {*words, "(margin=0.25)"} <= set(text.split())
+    assert {*words, "(margin", "0.25)"} <= set(text.split())
     headers = [line.split()[1:] for line in text.splitlines() if line.split()[:1] == ["session"]]
     assert [int(t) for header in headers for t in header] == list(range(sessions + 1))
     assert len(re.findall(r"^doodles: .*, (in|accuracies in) % *$", text, re.MULTILINE)) == len(headers) + 1

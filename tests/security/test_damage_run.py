@@ -140,7 +140,7 @@ def test_a_comparison_refuses_the_damaged_run_and_shows_the_others(folder):
     refused = fairshot(folder, *compare)
     assert refused.process.exitcode == 2
     assert "grid/ncm-seed0/recipe.yaml is damaged" in refused.stderr
-    assert "teen" in refused.stdout
+    assert "TEEN" in refused.stdout
 
 
 def test_a_file_changed_by_hand_says_how_to_use_it(tmp_path):

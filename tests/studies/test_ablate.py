@@ -41,7 +41,9 @@ def test_the_page_of_the_components_tells_what_lies_behind_them(folder):
     lines = {
         line.split("|")[1].strip(): line.split("|")[2:-1] for line in page.splitlines() if line[:2] == "| "
     }
-    for name in ("baseline", "intra", "inter", "sr", "resistance", "calibration"):
+    parts = {"intra": "Intra", "inter": "Inter", "sr": "SR", "resistance": "R", "calibration": "C"}
+    for count, name in enumerate(("baseline", *parts)):
+        label = f"SSS: {' + '.join(list(parts.values())[:count]) or 'baseline'}"
         run = folder / "components" / name
         result, features = Result.read(run), load_file(run / "features.safetensors")
         g, labels = features["g"].double().numpy(), features["labels"].numpy()
@@ -50,11 +52,11 @@ def test_the_page_of_the_components_tells_what_lies_behind_them(folder):
             for image, label in zip(g, labels, strict=True)
             if label < 6
         ]
-        shown = [float(cell) for cell in lines[name]]
+        shown = [float(cell) for cell in lines[label]]
         last = result.metrics.sessions[-1]
         expected = [np.mean(occupied), result.novel_only[-1], last.misroute, last.base, last.inc]
         assert shown == pytest.approx(expected, abs=0.02)
-    assert "What base classes lost (calibration)" in page
+    assert "What base classes lost (SSS: Intra + Inter + SR + R + C)" in page
     lost = [
         line
         for line in page.splitlines()

@@ -125,7 +125,7 @@ def test_a_run_that_fails_does_not_stop_the_others(tmp_path):
     assert "holds a run of another recipe" in command.stderr
     assert "Traceback" not in command.stderr
     assert Result.read(folder / "teen-seed0").method == "teen"
-    assert "teen" in command.stdout
+    assert "TEEN" in command.stdout
 
 
 def test_through_ray_a_run_ends_as_it_does_here(tmp_path):

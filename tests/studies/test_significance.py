@@ -67,5 +67,5 @@ def test_the_table_holds_every_other_method_and_says_what_so_few_pairs_can_show(
     assert "3 seeds cannot give a p below 0.25" in table.caption
     assert [value.mean for value in table.rows[0].values[:1]] == [3]
     assert table.rows[0].values[2].mean == 0.25
-    assert significance_table([group for group in groups if group.label != "sss"], results) is None
+    assert significance_table([group for group in groups if group.label != "SSS"], results) is None
     assert significance_table(groups[1:2], results) is None

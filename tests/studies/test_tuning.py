@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from fairshot import studies
 from fairshot.benchmarks import load_stream
 from fairshot.benchmarks.stream import LabelledPictures, Session, Stream, StreamSettings
 from fairshot.cli import app
@@ -20,7 +20,7 @@ from fairshot.evaluation.result import Result
 from fairshot.evaluation.sessions import run_sessions
 from fairshot.methods import method_named, packaged_names
 from fairshot.recipes import load_recipe
-from fairshot.studies import StudyOptions, tune
+from fairshot.studies import StudyOptions, tune, tuning
 from fairshot.studies.pseudo_novel import pseudo_sizes, pseudo_stream, with_as_many_steps
 from fairshot.studies.tuning import Trial, Tuning
 from support.commands import fairshot
@@ -190,16 +190,32 @@ def test_every_method_has_as_many_values_to_try():
 def test_one_command_tunes_every_method_by_its_own_values(tmp_path, monkeypatch):
     asked = []
 
-    def record(source, grid, out, *_):
-        asked.append((source, dict(grid), out))
+    def record(source, grid, out, *further):
+        asked.append((source, grid, out, further[-1].reporter.log))
         return Tuning([], None, load_recipe(source))
 
-    monkeypatch.setattr(studies, "tune", record)
+    monkeypatch.setattr(tuning, "tune", record)
     done = CliRunner().invoke(app, ["tune", "doodles/all", "--out", str(tmp_path)], catch_exceptions=False)
     assert done.exit_code == 0
-    assert asked == [
-        (f"doodles/{name}", dict(method_named(name).card.grid), tmp_path / name) for name in packaged_names()
-    ]
+    folders = {name: tmp_path / name for name in packaged_names()}
+    assert asked == [(f"doodles/{n}", {}, out, out / "log.txt") for n, out in folders.items()]
+    suggested = [line.split()[-1] for line in done.stdout.splitlines() if line.startswith("  fairshot run")]
+    assert suggested == [str(out / "recipe.yaml") for out in folders.values()]
+
+
+def test_an_empty_grid_is_that_of_the_method(monkeypatch, tmp_path):
+    def stop(recipe, grid, *_):
+        raise InterruptedError(recipe, grid)
+
+    kind = method_named("teen")
+    monkeypatch.setattr(tuning, "_points", stop)
+    with pytest.raises(InterruptedError) as stopped:
+        tune("doodles/teen", {}, tmp_path)
+    assert stopped.value.args == ("doodles/teen", kind.card.grid)
+    monkeypatch.setattr(kind, "card", replace(kind.card, grid={}))
+    with pytest.raises(BadSetting) as refused:
+        tune("doodles/teen", {}, tmp_path)
+    assert (refused.value.key, refused.value.given) == ("grid", {})
 
 
 def contents(folder: Path) -> list[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from fairshot.benchmarks import cifar100, cub200, doodles, mini_imagenet
@@ -18,10 +19,13 @@ DATASETS: dict[str, Dataset] = {
 class UnknownBenchmark(UserError):
     """There is no benchmark of this name."""
 
-    def __init__(self, name: str, key: str) -> None:
-        self.name, self.names = name, names()
-        message = f"there is no benchmark {name!r}; there are: {', '.join(names())}"
-        super().__init__(f"{key}: " * bool(key) + message + did_you_mean(name, names()))
+    name: str
+    key: str  # of a recipe that gave it, if one did
+    names: Sequence[str]  # of those that there are
+
+    def __str__(self) -> str:
+        message = f"there is no benchmark {self.name!r}; there are: {', '.join(self.names)}"
+        return f"{self.key}: " * bool(self.key) + message + did_you_mean(self.name, self.names)
 
 
 def names() -> tuple[str, ...]:
@@ -32,7 +36,7 @@ def names() -> tuple[str, ...]:
 def dataset_named(name: str, key: str = "") -> Dataset:
     """Return the dataset of a benchmark, whose name was given by this key of a recipe, if by one."""
     if name not in DATASETS:
-        raise UnknownBenchmark(name, key)
+        raise UnknownBenchmark(name, key, names())
     return DATASETS[name]
 
 

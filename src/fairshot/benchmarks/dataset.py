@@ -52,20 +52,24 @@ class Dataset:
 class MissingData(UserError):
     """The files of a dataset are not in the data folder."""
 
-    def __init__(self, dataset: Dataset, root: Path) -> None:
-        self.dataset, self.root = dataset, root
+    dataset: Dataset
+    root: Path
+
+    def __str__(self) -> str:
+        dataset = self.dataset
         source = "" if dataset.source else " It has no public source to download from."
-        super().__init__(
-            f"{dataset.title} was not found in {root}.{source} Expected there: {dataset.layouts}"
-        )
+        return f"{dataset.title} was not found in {self.root}.{source} Expected there: {dataset.layouts}"
 
 
 class WrongData(UserError):
     """The files of a dataset are not those of the official one."""
 
-    def __init__(self, dataset: Dataset, folder: Path, reason: str) -> None:
-        self.dataset, self.folder = dataset, folder
-        super().__init__(f"{folder} is not the official {dataset.title}: {reason}")
+    dataset: Dataset
+    folder: Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.folder} is not the official {self.dataset.title}: {self.reason}"
 
 
 def data_folder(root: Path | None = None) -> Path:

@@ -21,9 +21,11 @@ TIMEOUT = 60  # seconds without receiving a byte
 class DownloadFailed(UserError):
     """A file could not be downloaded, or is not the one expected."""
 
-    def __init__(self, url: str, reason: str) -> None:
-        self.url, self.reason = url, reason
-        super().__init__(f"{url} could not be downloaded: {reason}")
+    url: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.url} could not be downloaded: {self.reason}"
 
 
 def download(url: str, target: Path, md5: str, reporter: Reporter = SILENT) -> None:

@@ -28,12 +28,14 @@ FEWEST_CLASSES = 3
 class TooFewImages(UserError):
     """Some classes have too few readable images for their shots and a test image."""
 
-    def __init__(self, images: dict[str, int], shots: int) -> None:
-        self.images, self.shots = images, shots
-        few = ", ".join(f"{name} ({count})" for name, count in images.items())
-        super().__init__(
-            f"these classes have too few usable images: {few}; each class needs at least {shots + 1}, "
-            f"{shots} shots (benchmark.shots) and one to test: add images or remove the folder"
+    images: dict[str, int]
+    shots: int
+
+    def __str__(self) -> str:
+        few = ", ".join(f"{name} ({count})" for name, count in self.images.items())
+        return (
+            f"these classes have too few usable images: {few}; each class needs at least {self.shots + 1}, "
+            f"{self.shots} shots (benchmark.shots) and one to test: add images or remove the folder"
         )
 
 

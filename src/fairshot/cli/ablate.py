@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from fairshot.cli.console import ConsoleReporter, this_command
-from fairshot.cli.options import Base, Device, Fresh, Root, Seed, Set, Trust, study_options
+from fairshot.cli.options import Base, Device, Fresh, Root, Seed, Set, Trust, common
 from fairshot.cli.run import present
 from fairshot.cli.trust import load_trusted
 
@@ -52,11 +52,11 @@ def ablate_command(
     # All this takes seconds to import, and --help needs none.
     from fairshot.recipes import default_recipe
     from fairshot.reporting import write_ablation
-    from fairshot.studies import ablate
+    from fairshot.studies import StudyOptions, ablate
 
     recipe, out = recipe or default_recipe(BENCHMARK), out or Path("runs") / f"ablation-{table}"
     load_trusted(recipe, set_, seed, trust)
-    options = study_options(ConsoleReporter(), device, None, root, fresh)
+    options = StudyOptions(device, fresh=fresh, **common(ConsoleReporter(), None, root))
     done = ablate(table, recipe, out, set_, seed, base, options)
     present({done.runs[row]: result for row, result in done.results.items()}, out)
-    write_ablation(table, done.runs, out, this_command())
+    write_ablation(table, list(done.runs.values()), out, this_command())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +21,8 @@ from fairshot.cli.options import (
     Parallel,
     Root,
     Set,
-    study_options,
+    common,
+    tracking_of,
 )
 from fairshot.cli.run import present
 from fairshot.errors import UserError
@@ -107,15 +107,20 @@ def compare_command(
         raise UserError("--max-minutes 0 leaves a run on Ray no time to begin; give it some minutes")
     # All this takes seconds to import, and --help needs none.
     from fairshot.reporting.terminal import conditions_table
-    from fairshot.studies import compare
+    from fairshot.studies import StudyOptions, compare
 
     benchmarks = _benchmarks(benchmarks, data)
     sources = dict.fromkeys(benchmarks) if data is None else [data.resolve().name]
     out = out or Path("runs") / "-".join(["compare", *sources])
-    options = replace(
-        study_options(ConsoleReporter(), device, data, root, fresh, on_ray, max_minutes, log),
-        parallel=parallel,
+    options = StudyOptions(
+        device,
+        on_ray,
+        parallel,
+        fresh=fresh,
+        max_minutes=max_minutes,
+        tracking=tracking_of(log),
         compiled=compile_ is OnOff.ON,
+        **common(ConsoleReporter(), data, root),
     )
     overrides = [*set_, *_overrides(budget)]
     found = compare(methods, out, benchmarks, _seeds(seed, seeds), class_orders or [None], overrides, options)

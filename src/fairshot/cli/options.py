@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairshot.cli.console import ConsoleReporter, this_command
+from fairshot.cli.console import this_command
+from fairshot.progress import Reporter
 
 if TYPE_CHECKING:
     from fairshot.evaluation.tracking import Tracking
-    from fairshot.studies import StudyOptions
 
 
 class OnOff(StrEnum):
@@ -106,27 +105,6 @@ def given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def study_options(
-    reporter: ConsoleReporter,
-    device: str,
-    data: Path | None = None,
-    root: Path | None = None,
-    fresh: bool = False,
-    on_ray: bool = False,
-    max_minutes: float = math.inf,
-    log: list[Tracker] | None = None,
-) -> StudyOptions:
-    """Return how the runs of a study are run."""
-    from fairshot.studies import StudyOptions  # torch: seconds, and --help needs none
-
-    return StudyOptions(
-        device,
-        on_ray,
-        command=this_command(),
-        root=root,
-        photos=data,
-        fresh=fresh,
-        max_minutes=max_minutes,
-        reporter=reporter,
-        tracking=tracking_of(log or []),
-    )
+def common(reporter: Reporter, data: Path | None, root: Path | None) -> dict[str, Any]:
+    """Return the options that every run and every study is given by its command."""
+    return {"command": this_command(), "reporter": reporter, "photos": data, "root": root}

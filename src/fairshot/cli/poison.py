@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter, print_table
-from fairshot.cli.options import Data, Device, Root, study_options
+from fairshot.cli.options import Data, Device, Root, common
 
 
 def poison_command(
@@ -28,8 +28,10 @@ def poison_command(
     """
     # All this takes seconds to import, and --help needs none.
     from fairshot.evaluation.run_folder import LOG
+    from fairshot.studies import StudyOptions
     from fairshot.studies.poisoning import HEAD, LOST, poison
 
-    found = poison(run, study_options(ConsoleReporter("poison", run / LOG), device, data, root))
+    reporter = ConsoleReporter("poison", run / LOG)
+    found = poison(run, StudyOptions(device, **common(reporter, data, root)))
     CONSOLE.print(found.summary, highlight=False)
     print_table(f"{LOST}:", HEAD, found.rows)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairshot.cli.console import CONSOLE, ConsoleReporter, say, this_command
+from fairshot.cli.console import CONSOLE, ConsoleReporter, say
 from fairshot.cli.options import (
     Base,
     Compile,
@@ -25,6 +25,7 @@ from fairshot.cli.options import (
     Seed,
     Set,
     Trust,
+    common,
     tracking_of,
 )
 from fairshot.cli.suggestions import after_run
@@ -34,7 +35,6 @@ from fairshot.progress import SILENT
 
 if TYPE_CHECKING:
     from fairshot.evaluation.result import Result
-    from fairshot.recipes import Recipe
 
 Processes = Annotated[int, typer.Option(min=1, help="Processes that share each batch: GPUs of a machine.")]
 Machines = Annotated[
@@ -96,7 +96,7 @@ def run_command(
     recipe = recipe or default_recipe("folder" if data else "doodles")
     chosen = load_trusted(recipe, set_, seed, trust)
     tracking = tracking_of(log)  # before anything is trained
-    source, name = source_name(chosen, data), run_name(recipe, chosen)
+    source, name = source_name(chosen.benchmark.name, data), run_name(recipe, chosen)
     folder = out or Path("runs") / f"{source}-{name}-seed{chosen.seed}"
     fabric = choose_hardware(device, processes, machines)
     reporter = ConsoleReporter(f"{name} {source}", folder / LOG) if fabric.is_global_zero else SILENT
@@ -105,14 +105,11 @@ def run_command(
         fabric,
         split,
         base,
-        command=this_command(),
-        root=root,
-        photos=data,
         fresh=fresh,
         max_minutes=max_minutes,
-        reporter=reporter,
         tracking=tracking,
         compiled=compile_ is OnOff.ON,
+        **common(reporter, data, root),
     )
     result = run(chosen, options)
     if result is not None:
@@ -132,6 +129,6 @@ def present(results: dict[Path, Result], out: Path) -> None:
     say(f"\nwritten to {out}")
 
 
-def source_name(recipe: Recipe, photos: Path | None) -> str:
+def source_name(benchmark: str, photos: Path | None) -> str:
     """Return what a folder under runs/ is called after: the benchmark, or the folder of own pictures."""
-    return photos.resolve().name if photos else recipe.benchmark.name
+    return photos.resolve().name if photos else benchmark

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter, print_message, say
-from fairshot.cli.options import Data, Device, HeldOut, Novel, Root, given, study_options
+from fairshot.cli.options import Data, Device, HeldOut, Novel, Root, common, given
 from fairshot.cli.suggestions import command_on_base
 
 if TYPE_CHECKING:
@@ -77,13 +77,15 @@ def tradeoff_command(
     """
     # All this takes seconds to import, and --help needs none.
     from fairshot.evaluation.run_folder import LOG, TRADEOFF_PAGE
+    from fairshot.studies import StudyOptions
     from fairshot.studies.tradeoff import NoGate, choose_gate, gate_folders
 
     asked = given(novel=novel, held_out=held_out, draws=draws, splits=splits) | {"mirror": mirror}
     folders = gate_folders(runs, pseudo)
     one = list(folders) == runs[:1]
     for run, folder in folders.items():
-        options = study_options(ConsoleReporter(f"tradeoff {run.name}", folder / LOG), device, data, root)
+        reporter = ConsoleReporter(f"tradeoff {run.name}", folder / LOG)
+        options = StudyOptions(device, **common(reporter, data, root))
         try:
             found = choose_gate(run, folder, options=options, **asked)
         except NoGate as refused:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +20,7 @@ from fairshot.cli.options import (
     Seed,
     Set,
     Trust,
-    study_options,
+    common,
 )
 from fairshot.cli.run import source_name
 from fairshot.cli.suggestions import picture_options
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 
 LONGEST = 200  # characters of a value that messages repeat
-EVERY_METHOD = "all"  # in place of the method of a recipe
 RecipeName = Annotated[
     str,
     typer.Argument(
@@ -88,26 +86,17 @@ def tune_command(
     Example: fairshot tune doodles/sss --grid 'method.gamma=[0.1,0.2,0.4]'
     """
     # All this takes seconds to import, and --help needs none.
-    from fairshot.evaluation.run_folder import LOG
-    from fairshot.methods import method_named, packaged_names
-    from fairshot.studies import tune
+    from fairshot.studies import StudyOptions, tune_each
+    from fairshot.studies.plan import EVERY_METHOD
 
     values = _values(grid)
     benchmark, _, method = recipe.partition("/")
-    every = method == EVERY_METHOD
-    for source in [f"{benchmark}/{name}" for name in packaged_names()] if every else [recipe]:
-        given = load_trusted(source, set_, seed, trust)
-        tried = values or method_named(given.method_name).card.grid
-        if not tried:
-            raise UserError(f"--grid: {given.method_name} names no values of its own; give some to try")
-        folder = out or Path("runs") / f"tuning-{source_name(given, data)}"
-        if every:
-            folder /= given.method_name
-        elif out is None:
-            folder = folder.with_name(f"{folder.name}-{given.method_name}")
-        options = study_options(ConsoleReporter("tune", folder / LOG), device, data, root, fresh)
-        options = replace(options, parallel=parallel)
-        found = tune(source, tried, folder, set_, seed, by, novel, held_out, options)
+    if method != EVERY_METHOD:
+        given = load_trusted(recipe, set_, seed, trust)
+        benchmark, method = given.benchmark.name, given.method_name
+    out = out or Path("runs") / f"tuning-{source_name(benchmark, data)}-{method}"
+    options = StudyOptions(device, parallel=parallel, fresh=fresh, **common(ConsoleReporter(), data, root))
+    for folder, found in tune_each(recipe, values, out, set_, seed, by, novel, held_out, options):
         say(f"written to {folder}; to run the best:")
         say(f"  {_next_command(folder, found.recipe, data, root)}")
 

@@ -45,10 +45,11 @@ SUMMARIES = (
 class TrackerRefused(UserError):
     """Weights & Biases cannot be logged to now."""
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(
-            f"Weights & Biases cannot be logged to ({reason}); log in (wandb login), or set "
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"Weights & Biases cannot be logged to ({self.reason}); log in (wandb login), or set "
             "WANDB_MODE=offline to log into the folder of the run alone"
         )
 

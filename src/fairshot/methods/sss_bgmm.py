@@ -23,7 +23,7 @@ class SSSBGMM(DualMethod[BGMMSettings]):
     card = MethodCard(
         "SSS whose classes are Bayesian Gaussian mixtures",
         stores="four mixtures per class, of three components (base) or one (novel)",
-        title="SSS-BGMM",
+        title="SSS with mixtures",
         paper="Zhao et al., arXiv",
         year=2024,
         grid={"method.gamma": (0.02, 0.05, 0.2), "method.prior_freedom": (1000, 3000)},

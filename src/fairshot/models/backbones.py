@@ -52,7 +52,7 @@ def model_settings(name: str, weights: str | None = None) -> ModelSettings:
     if preset is not None:
         section = preset.section()
     elif name in SMALL or not timm.is_model(name):
-        raise UnknownBackbone(name, PRESETS, timm.list_models())
+        raise UnknownBackbone(name, list(PRESETS), timm.list_models())
     else:
         section = _section_of(name)
     if weights is not None:
@@ -106,7 +106,7 @@ def _build(settings: ModelSettings, channels: int) -> Backbone:
             )
         return SMALL[name](channels)
     if not timm.is_model(name):
-        raise UnknownBackbone(name, SMALL, timm.list_models(), "model.backbone")
+        raise UnknownBackbone(name, list(SMALL), timm.list_models(), "model.backbone")
     try:
         with _without_retries() if pretrained else nullcontext():
             model = timm.create_model(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from fairshot.errors import PathUnusable, UserError, did_you_mean, first_of
 
@@ -12,41 +12,51 @@ NAMED = 3  # tensors that a message names
 class UnknownBackbone(UserError):
     """A name that no backbone has."""
 
-    def __init__(
-        self, name: str, others: Iterable[str], models: Iterable[str], setting: str | None = None
-    ) -> None:
-        self.name, self.setting = name, setting  # of the recipe, if it comes from one
-        others = list(others)
-        meant = did_you_mean(name, [*others, *models]) or "; for example resnet18, convnext_tiny"
-        place = f"{setting}: " if setting else ""
-        super().__init__(f"{place}{name!r} is neither one of {', '.join(others)} nor a model of timm{meant}")
+    name: str
+    others: Sequence[str]
+    models: Sequence[str]
+    setting: str | None = None  # of the recipe, if it comes from one
+
+    def __str__(self) -> str:
+        meant = did_you_mean(self.name, [*self.others, *self.models])
+        meant = meant or "; for example resnet18, convnext_tiny"
+        place = f"{self.setting}: " if self.setting else ""
+        others = ", ".join(self.others)
+        return f"{place}{self.name!r} is neither one of {others} nor a model of timm{meant}"
 
 
 class CannotEmbed(UserError):
     """A network that does not turn pictures of the asked size into one row of features each."""
 
-    def __init__(self, backbone: str, size: int, reason: str) -> None:
-        self.backbone, self.size, self.reason = backbone, size, reason
-        super().__init__(f"{backbone} cannot embed pictures of {size} x {size} pixels: {reason}")
+    backbone: str
+    size: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.backbone} cannot embed pictures of {self.size} x {self.size} pixels: {self.reason}"
 
 
 class PretrainedWeightsMissing(UserError):
     """The pretrained weights of a backbone are neither on this machine nor to be fetched."""
 
-    def __init__(self, backbone: str, reason: str) -> None:
-        self.backbone = backbone
-        super().__init__(
-            f"the pretrained weights of {backbone} could not be loaded ({reason}). Go online once, so that "
-            "they are kept, or give them as a file"
+    backbone: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"the pretrained weights of {self.backbone} could not be loaded ({self.reason}). Go online once, "
+            "so that they are kept, or give them as a file"
         )
 
 
 class PackagedWeightsMissing(UserError):
     """The package that holds the weights of a preset is not installed."""
 
-    def __init__(self, preset: str, package: str) -> None:
-        self.preset, self.package = preset, package
-        super().__init__(f"the weights of {preset} are in the package {package}, which is not installed")
+    preset: str
+    package: str
+
+    def __str__(self) -> str:
+        return f"the weights of {self.preset} are in the package {self.package}, which is not installed"
 
 
 class UnusableWeights(PathUnusable):
@@ -56,18 +66,19 @@ class UnusableWeights(PathUnusable):
 class WeightsDoNotFit(UserError):
     """Weights of another network than the one they are for."""
 
-    def __init__(
-        self,
-        source: str,
-        backbone: str,
-        missing: Sequence[str],
-        other_shapes: Sequence[str],
-        unexpected: Sequence[str],
-    ) -> None:
-        self.source, self.backbone = source, backbone
-        self.missing, self.other_shapes, self.unexpected = missing, other_shapes, unexpected
-        kinds = {"missing": missing, "of another shape": other_shapes, "unexpected": unexpected}
+    source: str
+    backbone: str
+    missing: Sequence[str]
+    other_shapes: Sequence[str]
+    unexpected: Sequence[str]
+
+    def __str__(self) -> str:
+        kinds = {
+            "missing": self.missing,
+            "of another shape": self.other_shapes,
+            "unexpected": self.unexpected,
+        }
         listed = [
             f"{len(names)} tensors {kind}: {first_of(names, NAMED)}" for kind, names in kinds.items() if names
         ]
-        super().__init__(f"{source} does not fit {backbone}: {'; '.join(listed)}")
+        return f"{self.source} does not fit {self.backbone}: {'; '.join(listed)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +15,6 @@ from fairshot.evaluation.run_folder import FEATURES
 from fairshot.files import write_atomically
 from fairshot.reporting.export import to_markdown
 from fairshot.reporting.groups import (
-    PARTS,
     Group,
     Spread,
     decision_of,
@@ -24,6 +23,7 @@ from fairshot.reporting.groups import (
     without_seed,
 )
 from fairshot.reporting.measures import BASE_INC, INC, INC_AVG, OVERALL, OVERALL_AVG
+from fairshot.reporting.names import PARTS, key_text, setting_text
 from fairshot.reporting.tables import TRANSDUCTIVE, Row, Table, our_row, session_column, summary_column
 from fairshot.settings import flat
 from fairshot.studies.published import Published, published
@@ -62,14 +62,12 @@ def components_table(groups: Sequence[Group], published: Published) -> Table:
     ours = []
     for (group, parts), own in zip(known, settings, strict=True):
         row = our_row(group, columns)
-        named = (
-            [f"with {first_of([f'{key}={value}' for key, value in own.items()], MOST_NAMED)}"] if own else ()
-        )
+        named = [f"with {first_of([setting_text(*one) for one in own.items()], MOST_NAMED)}"] if own else ()
         ours.append(replace(row, parts=parts, remarks=(*row.remarks, *named)))
     rows = sorted([*theirs, *ours], key=lambda row: len(row.parts))
     caption = "; ".join(f"{title}: {meaning}" for title, meaning in PARTS.values()) + f". Inc: {INC.meaning}."
     if any(settings):
-        keys = first_of(list(dict.fromkeys(key for own in settings for key in own)), MOST_NAMED)
+        keys = first_of(list(dict.fromkeys(key_text(key) for own in settings for key in own)), MOST_NAMED)
         caption += f" Our rows differ in more than their parts, {keys}: {NOT_ALONE}."
     return Table("components", "What each part adds", caption, columns, tuple(rows), parts=tuple(PARTS))
 
@@ -104,8 +102,12 @@ def feature_tables(groups: Sequence[Group], published: Published) -> list[Table]
                 values = ((row.inc_avg, row.overall_avg), row.overall, row.inc)[len(tables)]
                 source = "SSS, table 3" if key == "features" else "SSS, table 11"
                 rows.append(Row(f"{row.printed_as}: SSS, paper", tuple(map(Spread, values)), source=source))
-            own = [our_row(group, columns) for group in ours if decision_of(group) == row.decision]
-            rows += [replace(one, label=f"{row.printed_as}: {one.label}") for one in own]
+            own = [group for group in ours if decision_of(group) == row.decision]
+            named = group_results([result for group in own for result in group.results])  # the decision apart
+            rows += [
+                replace(our_row(group, columns), label=f"{row.printed_as}: {one.label}")
+                for group, one in zip(own, named, strict=True)
+            ]
         caption = "Without Resistance and Calibration."
         tables.append(Table(key, title, caption, tuple(columns), tuple(rows)))
     return tables
@@ -122,18 +124,20 @@ def _printed(groups: Sequence[Group]) -> bool:
 
 
 def write_ablation(
-    kind: Literal["components", "features"], runs: Mapping[str, Path], out: Path, command: str = ""
+    kind: Literal["components", "features"], runs: Sequence[Path], out: Path, command: str = ""
 ) -> Path:
     """Write the page of an ablation, whose rows are runs, into a folder; return where it is.
 
     Components: table 2 of the paper; then FMO, novel-only accuracy and misroute rate per row; then losses.
     Features: tables 3 and 11 of the paper.
     """
-    results = {name: Result.read(folder) for name, folder in runs.items()}
-    groups, last = group_results(list(results.values())), next(reversed(results))
+    results = [Result.read(folder) for folder in runs]
+    groups = group_results(results)
     if kind == "components":
         table = components_table(groups, published())
-        sections = [_section(table), _diagnoses(results, runs), _losses(last, results[last])]
+        labels = [next(group.label for group in groups if group.holds(result)) for result in results]
+        diagnoses = _diagnoses(labels, results, runs)
+        sections = [_section(table), diagnoses, _losses(labels[-1], results[-1])]
     else:
         sections = [_section(table) for table in feature_tables(groups, published())]
     write_atomically(out / PAGE, ("\n\n".join([f"`{command}`", *sections]) + "\n").encode())
@@ -144,15 +148,15 @@ def _section(table: Table) -> str:
     return f"## {table.title}\n\n{table.caption}\n\n{to_markdown(table)}"
 
 
-def _diagnoses(results: Mapping[str, Result], runs: Mapping[str, Path]) -> str:
+def _diagnoses(labels: Sequence[str], results: Sequence[Result], runs: Sequence[Path]) -> str:
     """FMO is definition 3, over test images of base classes; the others are of the last session."""
     rows = []
-    for name, result in results.items():
-        tensors = read_tensors(runs[name] / FEATURES)
+    for label, result, run in zip(labels, results, runs, strict=True):
+        tensors = read_tensors(run / FEATURES)
         fmo = base_occupancy(tensors["g"].float(), tensors["labels"], len(result.sessions[0]))
         last = result.metrics.sessions[-1]
         values = (fmo, result.novel_only[-1], last.misroute, last.base, last.inc)
-        rows.append([name, *("-" if value is None else f"{value:.2f}" for value in values)])
+        rows.append([label, *("-" if value is None else f"{value:.2f}" for value in values)])
     return (
         "## Behind the numbers\n\n"
         "FMO: occupied feature mappings of base test images (definition 3). After the last session, in %:\n"
@@ -161,7 +165,7 @@ def _diagnoses(results: Mapping[str, Result], runs: Mapping[str, Path]) -> str:
     )
 
 
-def _losses(name: str, result: Result) -> str:
+def _losses(label: str, result: Result) -> str:
     """Return the base classes that lost most from the first session to the last, and to which novel class."""
     first, *_, last = result.confusion_arrays
     found, names = losses(first, last), result.class_names
@@ -172,6 +176,6 @@ def _losses(name: str, result: Result) -> str:
     ]
     head = ("base class", "points lost", "most of its images went to", "of its images (%)")
     return (
-        f"## What base classes lost ({name})\n\nFrom the base session to the last one a base class lost "
+        f"## What base classes lost ({label})\n\nFrom the base session to the last one a base class lost "
         f"{mean:.2f} points on average; most lost:\n\n{markdown.table(head, rows)}"
     )

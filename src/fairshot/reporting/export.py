@@ -9,7 +9,8 @@ from pathlib import Path
 
 from fairshot import markdown
 from fairshot.files import write_atomically
-from fairshot.reporting.groups import PARTS, Spread, spread_text
+from fairshot.reporting.groups import Spread, spread_text
+from fairshot.reporting.names import PARTS
 from fairshot.reporting.tables import Row, Table
 
 _LATEX = {

@@ -16,18 +16,9 @@ from fairshot.evaluation.metrics import Metrics, SessionMetrics
 from fairshot.evaluation.result import Result
 from fairshot.methods import method_title, methods
 from fairshot.methods.dual_method import DualMethod
-from fairshot.models.presets import PRESETS
 from fairshot.recipes import check_recipe
+from fairshot.reporting.names import PARTS, variant_name
 from fairshot.settings import flat
-
-MOST_DIFFERENCES_IN_A_LABEL = 3
-PARTS = {
-    "intra": ("Intra", "the vertical flip is a second component of each class"),
-    "inter": ("Inter", "blends of two classes are classes of their own"),
-    "sr": ("SR", "a module after the backbone, and with it two kinds of features"),
-    "resistance": ("R", "base prototypes move away from similar novel classes"),
-    "calibration": ("C", "prototypes move towards unlabelled samples recognised as theirs"),
-}
 
 
 @dataclass(frozen=True)
@@ -64,14 +55,8 @@ def means(spreads: Sequence[Spread | None]) -> list[float | None]:
 class Group:
     """Results of one method with one recipe on one benchmark, over one or several seeds."""
 
-    label: str
+    label: str  # by which every table and figure calls it
     results: tuple[Result, ...]
-
-    @property
-    def title(self) -> str:
-        """The label with the name of the method as its authors write it, for figures and tables."""
-        method = self.results[0].method
-        return method_title(method) + self.label.removeprefix(method)
 
     @property
     def benchmark(self) -> str:
@@ -121,9 +106,9 @@ class Group:
     def class_label(self) -> str:
         """The label beside single classes, which names the seeds that have these if not all do."""
         if len(self.alike) == len(self.results):
-            return self.title
+            return self.label
         seeds = ", ".join(str(result.seed) for result in self.alike)
-        return f"{self.title}, seed{'s' * (len(self.alike) > 1)} {seeds}"
+        return f"{self.label}, seed{'s' * (len(self.alike) > 1)} {seeds}"
 
     def holds(self, result: Result | None) -> bool:
         """Whether this very result is one of the group's."""
@@ -151,7 +136,26 @@ class Group:
 def group_results(results: Sequence[Result]) -> list[Group]:
     """Gather runs that differ only in their seed, in the order of first appearance."""
     members = _gather(results, lambda result: result)
-    return [Group(_label(own, members), tuple(own)) for own in members]
+    return [Group(label, tuple(own)) for label, own in zip(_labels(members), members, strict=True)]
+
+
+def _labels(members: Sequence[Sequence[Result]]) -> list[str]:
+    """Name each group, told from those of its method on the same images; no two there share a name."""
+    settings = [dict(flat(without_seed(own[0].recipe))) for own in members]
+    kinds = [(own[0].method, images_of(own[0])) for own in members]
+    labels = [
+        variant_name(
+            method_title(kind[0]),
+            mine,
+            [s for s, other in zip(settings, kinds, strict=True) if other == kind],
+        )
+        for mine, kind in zip(settings, kinds, strict=True)
+    ]
+    named = [(label, images) for label, (_, images) in zip(labels, kinds, strict=True)]
+    return [
+        f"{label} #{named[: i + 1].count(named[i])}" if named.count(named[i]) > 1 else label
+        for i, label in enumerate(labels)
+    ]
 
 
 def by_class_order(results: Sequence[Result]) -> list[list[Result]]:
@@ -274,70 +278,3 @@ def parts_of(group: Group) -> frozenset[str] | None:
 def decision_of(group: Group) -> str:
     """Return the decision rule by which a run of SSS combined the two kinds of features."""
     return str(section(group.results[0].recipe, "method").get("decision", "separately"))
-
-
-def _label(own: list[Result], members: list[list[Result]]) -> str:
-    """Name the method, and where several groups share it, the settings that set this one apart."""
-    method, images = own[0].method, images_of(own[0])
-    same_method = [other for other in members if other[0].method == method and images_of(other[0]) == images]
-    if len(same_method) == 1:
-        return method
-    settings = [dict(flat(without_seed(other[0].recipe))) for other in same_method]
-    mine = settings[same_method.index(own)]
-    brought = _brought_by_weights(mine)
-    differing = [
-        key for key in mine if key not in brought and any(other.get(key) != mine[key] for other in settings)
-    ]
-    with_gate = _with_gate(settings, differing)
-    if with_gate:
-        differing = [key for key in differing if key not in with_gate]
-    gated = ["gate"] if with_gate and _has_gate(mine) else []
-    parts = [key for key in differing if _last(key) in PARTS]
-    others = [f"{_last(key)}={_plain(mine[key])}" for key in differing if key not in parts]
-    number = f"{method} #{same_method.index(own) + 1}"
-    if not differing:
-        return f"{method} (gate)" if gated else method if with_gate else number
-    if len(others) > MOST_DIFFERENCES_IN_A_LABEL:
-        method, others = number, [*others[: MOST_DIFFERENCES_IN_A_LABEL - 1], "..."]
-    switched = [
-        title for part, (title, _) in PARTS.items() for key in mine if _last(key) == part and mine[key]
-    ]
-    return f"{method} ({', '.join(['+'.join(switched) or 'plain'] * bool(parts) + gated + others)})"
-
-
-def _has_gate(settings: Mapping[str, Any]) -> bool:
-    return settings.get("method.gate", "plain") != "plain" or bool(settings.get("method.whitening"))
-
-
-def _with_gate(settings: Sequence[Mapping[str, Any]], differing: Sequence[str]) -> set[str]:
-    """Return the settings of the method that differ only between runs with a gate and without one.
-
-    They are one thing, and it has a name.
-    """
-    if len(set(map(_has_gate, settings))) == 1:
-        return set()
-    kinds = [[each for each in settings if _has_gate(each) is gated] for gated in (True, False)]
-    return {
-        key
-        for key in differing
-        if key.startswith("method.") and all(each[key] == kind[0][key] for kind in kinds for each in kind)
-    }
-
-
-def _brought_by_weights(settings: Mapping[str, Any]) -> set[str]:
-    """Return the settings that the weights of a preset bring with them; their name says it all."""
-    preset = PRESETS.get(str(settings.get("model.weights")))
-    if preset is None:
-        return set()
-    section = {f"model.{key}": value for key, value in preset.section().items() if key != "weights"}
-    # lists in a result, tuples in the preset
-    same = {key for key, value in section.items() if json.dumps(settings.get(key)) == json.dumps(value)}
-    return {*same, "model.weights_sha256"}
-
-
-def _last(key: str) -> str:
-    return key.rpartition(".")[2]
-
-
-def _plain(value: Any) -> str:
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)

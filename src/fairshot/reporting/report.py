@@ -76,7 +76,7 @@ class BenchmarkSection:
         found: dict[tuple[int, ...], list[str]] = {}
         for group in self.groups:
             if len(group.results) > 1:
-                found.setdefault(tuple(result.seed for result in group.results), []).append(group.title)
+                found.setdefault(tuple(result.seed for result in group.results), []).append(group.label)
         return found
 
     @property
@@ -92,9 +92,9 @@ class BenchmarkSection:
             for text, names in lacking.items()
         ]
 
-    def method_of(self, run: Run) -> str:
-        """Return the id of the method that a run belongs to; none for a run in a further class order."""
-        return next((method_id(i) for i, group in enumerate(self.groups) if group.holds(run.result)), "")
+    def group_of(self, run: Run) -> Group | None:
+        """Return the group that a run belongs to; none for a run in a further class order."""
+        return next((group for group in self.groups if group.holds(run.result)), None)
 
 
 def write_report(

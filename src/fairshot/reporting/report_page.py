@@ -21,8 +21,9 @@ from fairshot.reporting.figures.classes import answers, confusion_pixels
 from fairshot.reporting.figures.sections import SECTIONS
 from fairshot.reporting.figures.style import COLOURS, method_id, method_styles
 from fairshot.reporting.figures.writer import key_symbol, line_look, picture_url, slug
-from fairshot.reporting.groups import PARTS, Group, class_order, means
+from fairshot.reporting.groups import Group, class_order, means
 from fairshot.reporting.measures import BASE, BASE_AVG, BASE_INC, CINC, INC, INC_AVG, OVERALL, PINC
+from fairshot.reporting.names import PARTS
 from fairshot.reporting.runs import Run
 from fairshot.reporting.tables import CONDITIONS, conditions, session_table
 
@@ -100,7 +101,7 @@ def _curves(benchmark: BenchmarkSection) -> Markup:
             over_sessions = [group.session(t, measure.pick) for t in range(group.session_count)]
             values[key] = [value and round(value, 4) for value in means(over_sessions)]
         drawn = {"width": round(style["linewidth"], 1), **line_look(index)}
-        methods.append({"id": method_id(index), "label": group.title, **drawn, **values})
+        methods.append({"id": method_id(index), "label": group.label, **drawn, **values})
     rows = {row.method: row for row in reversed(benchmark.published)}.values()  # the first row of each
     content = {
         "sessions": benchmark.groups[0].session_count,

@@ -68,7 +68,7 @@ def _overview_row(group: Group, verdict: Verdict) -> list[str]:
     ours, novel, harmonic = (spread_text(group.summary(measure.pick)) for measure in shown)
     known = conditions(group).values
     return [
-        f"`{group.label}`",
+        group.label,
         verdict.text,
         ours,
         *theirs,

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fairshot.evaluation.result import Result
-from fairshot.methods import method_title, methods
+from fairshot.methods import methods
 from fairshot.methods.method import Method, MethodSettings
 from fairshot.recipes import DEFAULT_METHOD
 from fairshot.reporting import measures as m
@@ -227,8 +227,7 @@ def orders_table(results: Sequence[Result], groups: Sequence[Group]) -> Table | 
             seeds = [Group(label, tuple(own)) for own in orders.values()]
             values = tuple(Spread.of(means([column.ours(own) for own in seeds])) for column in columns)
             group = next((one.label for one in groups if any(map(one.holds, family))), "")
-            title = method_title(family[0].method) + label.removeprefix(family[0].method)
-            rows.append(Row(title, values, group, remarks=(f"{len(orders)} class orders",)))
+            rows.append(Row(label, values, group, remarks=(f"{len(orders)} class orders",)))
     caption = (
         "± is the sample deviation over class orders, each of which makes other classes base classes; "
         "the seeds of one order are averaged first."
@@ -256,7 +255,7 @@ def gate_table(groups: Sequence[Group], gated: Mapping[int, TradeOff]) -> Table 
         rules = dict.fromkeys(f"{point.rule} {point.setting:g}" for point in points)
         mirror = any(gated[id(result)].mirror for result in known)
         remark = f"gate: {', '.join(rules)}{'; with mirror images' if mirror else ''}"
-        rows.append(Row(group.title, tuple(values), group.label, remarks=(remark,), seeds=len(points)))
+        rows.append(Row(group.label, tuple(values), group.label, remarks=(remark,), seeds=len(points)))
     columns = [
         replace(summary_column(measure), band=band)
         for band in ("own decision", "with our gate")
@@ -292,7 +291,7 @@ def significance_table(groups: Sequence[Group], results: Sequence[Result]) -> Ta
         values: list[Spread | None] = [Spread(float(pairs))]
         for test in found:
             values += [Spread(test.mean, test.half_width), Spread(test.p_exact), _spread(test.p_t)]
-        rows.append(Row(group.title, tuple(values), group.label))
+        rows.append(Row(group.label, tuple(values), group.label))
     if not rows:
         return None
     meaning = "runs of both methods with the same seed and class order"
@@ -304,11 +303,11 @@ def significance_table(groups: Sequence[Group], results: Sequence[Result]) -> Ta
             for title, meaning in TESTED.items()
         ]
     caption = (
-        f"{sss.title} less each other method, paired. p exact flips the signs of the differences in every "
+        f"{sss.label} less each other method, paired. p exact flips the signs of the differences in every "
         f"way and assumes independent pairs alone: {'; '.join(sorted(units))}. p by t and ± (95 %) assume "
         "normal differences too; 0.000 is less than 0.0005. No p is corrected for the number of rows."
     )
-    return Table("significance", f"Significance of {sss.title}", caption, tuple(columns), tuple(rows))
+    return Table("significance", f"Significance of {sss.label}", caption, tuple(columns), tuple(rows))
 
 
 TESTED = {
@@ -363,7 +362,7 @@ def our_row(group: Group, columns: Sequence[Column], backbones: Sequence[str | N
     if any(result.transductive for result in group.results):
         remarks.append(TRANSDUCTIVE)
     values = tuple(column.ours(group) for column in columns)
-    return Row(group.title, values, group.label, remarks=tuple(remarks), seeds=len(group.results))
+    return Row(group.label, values, group.label, remarks=tuple(remarks), seeds=len(group.results))
 
 
 def _published_remarks(row: PublishedRow, ours: Sequence[str | None], with_ratio: bool) -> tuple[str, ...]:
@@ -408,7 +407,7 @@ def conditions(group: Group) -> Conditions:
     """Return what a method is told and keeps, what a test image costs, and what it was trained with."""
     result = group.results[0]
     values = dict.fromkeys(CONDITIONS, UNKNOWN) | {
-        "method": group.title,
+        "method": group.label,
         "backbone": backbone_of(group) or UNKNOWN,
         "epochs": str(
             section(result.recipe, "training").get("epochs", UNKNOWN)

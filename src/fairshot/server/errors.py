@@ -24,8 +24,9 @@ def status_of(error: UserError) -> int:
 class AddressUnavailable(UserError):
     """An address that the operating system does not let us open."""
 
-    def __init__(self, host: str, port: int, reason: str | None) -> None:
-        super().__init__(f"{host} port {port} cannot be opened ({reason})")
-        self.host = host
-        self.port = port
-        self.reason = reason
+    host: str
+    port: int
+    reason: str | None
+
+    def __str__(self) -> str:
+        return f"{self.host} port {self.port} cannot be opened ({self.reason})"

@@ -8,9 +8,10 @@
     for run, result in comparison.results.items():
         print(run, result.metrics.overall_avg)
 
-`compare` runs methods side by side, `tune` chooses settings and `choose_gate` gates on pseudo-novel classes,
-`ablate` switches parts of SSS on and off, `poison` attacks Calibration, `judge` compares with what was
-published. Each keeps what it finds in its folder, and goes on there when it is called again.
+`compare` runs methods side by side, `tune` chooses settings (`tune_each` those of every method) and
+`choose_gate` gates on pseudo-novel classes, `ablate` switches parts of SSS on and off, `poison` attacks
+Calibration, `judge` compares with what was published. Each keeps what it finds in its folder, and goes on
+there when it is called again.
 """
 
 from __future__ import annotations
@@ -33,5 +34,6 @@ if TYPE_CHECKING:
     from fairshot.studies.tradeoff import choose_gate as choose_gate
     from fairshot.studies.tuning import Tuning as Tuning
     from fairshot.studies.tuning import tune as tune
+    from fairshot.studies.tuning import tune_each as tune_each
 
 __getattr__ = lazy_names(__name__, __file__)

@@ -16,10 +16,12 @@ from fairshot.studies.plan import PlannedRun, plan
 class RunsRefused(UserError):
     """Runs of a comparison that could not be begun or ended; each was reported with its reason."""
 
-    def __init__(self, refused: Sequence[str], stopped: Sequence[str]) -> None:
-        self.refused, self.stopped = refused, stopped
-        missing = f"not among the results, for the reasons above: {', '.join(refused)}"
-        super().__init__("\n".join([missing, *stopped]))
+    refused: Sequence[str]
+    stopped: Sequence[str]
+
+    def __str__(self) -> str:
+        missing = f"not among the results, for the reasons above: {', '.join(self.refused)}"
+        return "\n".join([missing, *self.stopped])
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from fairshot.errors import FileRefused
 from fairshot.evaluation.result import Result
 from fairshot.studies.published import PublishedRow, published
 
-REASONS = "verdicts.yaml"  # beside the runs, written by hand: method or label -> why it is not reached
+REASONS = "verdicts.yaml"  # beside the runs, written by hand: method, or name on the page -> why not reached
 CLOSE = 1.0  # points of average overall accuracy
 
 

@@ -64,11 +64,13 @@ HEAD = ("overall avg", "base avg", "inc avg", "harmonic mean avg", "both")  # of
 class NoGate(UserError):
     """A run whose method decides neither by SSS nor by prototypes of a frozen network."""
 
-    def __init__(self, run: Path, method: str) -> None:
-        self.run, self.method = run, method
-        super().__init__(
-            f"{run} is a run of {method}; gates decide on prototypes of SSS, or of a method whose network "
-            "stays as the base session left it"
+    run: Path
+    method: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.run} is a run of {self.method}; gates decide on prototypes of SSS, or of a method whose "
+            "network stays as the base session left it"
         )
 
 

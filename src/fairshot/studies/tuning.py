@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -30,11 +30,12 @@ from fairshot.evaluation.run_folder import (
     TRIALS,
     lock_run,
 )
+from fairshot.methods import method_named, packaged_names
 from fairshot.methods.plugins import plugin_file
 from fairshot.recipes import Recipe, load_recipe, write_recipe
 from fairshot.settings import differences, flat
 from fairshot.studies.execute import StudyOptions, execute
-from fairshot.studies.plan import PlannedRun
+from fairshot.studies.plan import EVERY_METHOD, PlannedRun
 from fairshot.studies.pseudo_novel import describe_split, pseudo_sizes, pseudo_stream, with_as_many_steps
 from fairshot.training.hardware import choose_hardware
 
@@ -106,12 +107,13 @@ def tune(
 ) -> Tuning:
     """Try all combinations of a grid {key: values} on pseudo-novel classes, and write the best recipe.
 
-    A trial trains for as many steps as a run of its recipe would. Points whose recipes differ only in
-    settings of the decision share one training. `out` keeps each trial as soon as it has ended; the same call
-    goes on where an interrupted one stopped.
+    An empty grid stands for the values that the method itself names. A trial trains for as many steps as a
+    run of its recipe would. Points whose recipes differ only in settings of the decision share one training.
+    `out` keeps each trial as soon as it has ended; the same call goes on where an interrupted one stopped.
     """
     if by not in CRITERIA:
         raise BadSetting("by", by, f"expected one of {', '.join(CRITERIA)}")
+    grid = grid or _own_grid(load_recipe(recipe, overrides, seed).method_name)
     points = _points(recipe, grid, overrides, seed)
     first = points[0][1]
     fabric, reporter = choose_hardware(options.device), options.reporter
@@ -131,6 +133,38 @@ def tune(
         chosen = points[best][1]
         write_recipe(out / RECIPE, chosen)
     return Tuning(trials, trials[best], chosen)
+
+
+def tune_each(
+    recipe: str,
+    grid: Mapping[str, Sequence[Any]],
+    out: Path,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    by: str = "both",
+    novel: int | None = None,
+    held_out: int | None = None,
+    options: StudyOptions = StudyOptions(),  # noqa: B008 - it cannot be changed
+) -> Iterator[tuple[Path, Tuning]]:
+    """Tune a recipe, or with `benchmark/all` every method of the package, in a folder each that has its log.
+
+    Yields each folder, and what was found, as soon as its search has ended.
+    """
+    benchmark, _, method = recipe.partition("/")
+    folders = {recipe: out}
+    if method == EVERY_METHOD:
+        folders = {f"{benchmark}/{name}": out / name for name in packaged_names()}
+    for source, folder in folders.items():
+        own = replace(options, reporter=options.reporter.of_run("tune", folder / LOG))
+        yield folder, tune(source, grid, folder, overrides, seed, by, novel, held_out, own)
+
+
+def _own_grid(method: str) -> Mapping[str, Sequence[Any]]:
+    """Return the values that a method names to be tried."""
+    grid = method_named(method).card.grid
+    if not grid:
+        raise BadSetting("grid", grid, f"{method} names no values of its own; give some to try")
+    return grid
 
 
 def _points(

@@ -104,7 +104,7 @@ def _new_photos(store: Store, name: str, files: Sequence[Path]) -> tuple[list[Ph
     try:
         read = store.read(list(files))
     except UnreadablePhotos as problem:
-        return [], 0, problem.reasons
+        return [], 0, dict(problem.reasons)
     chosen, known, left_out = [], 0, dict(read.unreadable)
     for index, (file, picture) in enumerate(zip(read.photos, read.pictures, strict=True)):
         owner = store.class_of_photo(fingerprint(picture))

@@ -52,7 +52,7 @@ def take_out(log: EventLog, name: str, source: int, photos: Sequence[int], targe
         raise BadName(name, "is that of the class the photos have; give another class")
     missing = set(chosen) - _taught_photos(log.connection, source)
     if missing or not chosen:
-        raise UnknownPhotos(name, sorted(missing))
+        raise UnknownPhotos(name, tuple(sorted(missing)))
     for image in chosen:
         log.change("image", image, target)
     if _is_empty(log.connection, source):

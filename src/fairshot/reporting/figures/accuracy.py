@@ -70,7 +70,7 @@ def per_method(given: FigureInput, writer: FigureWriter) -> list[ReportFigure]:
     files = writer.write("accuracy", accuracy_per_session(given.groups)).files
     figures = []
     for index, group in enumerate(given.groups):
-        alt = f"Line chart of {group.title}. {_described(group, BASE, INC, OVERALL)}"
+        alt = f"Line chart of {group.label}. {_described(group, BASE, INC, OVERALL)}"
         figure = accuracy_per_session([group])
         figures.append(writer.embed(f"accuracy-{index}", figure, alt, style.method_id(index), files))
     return figures
@@ -79,7 +79,7 @@ def per_method(given: FigureInput, writer: FigureWriter) -> list[ReportFigure]:
 def comparison(given: FigureInput, writer: FigureWriter) -> list[ReportFigure]:
     """Return the figures that show all methods: overall accuracy, novel against base, the imbalance."""
     groups = given.groups
-    described = " ".join(f"{group.title}: {_described(group, OVERALL)}" for group in groups)
+    described = " ".join(f"{group.label}: {_described(group, OVERALL)}" for group in groups)
     overall = writer.write(
         "overall",
         overall_per_session(groups, given.published),
@@ -90,7 +90,7 @@ def comparison(given: FigureInput, writer: FigureWriter) -> list[ReportFigure]:
     overall = replace(overall, chart="overall")
     if groups[0].session_count == 1:
         return [overall]
-    described = " ".join(f"{group.title}: {_described(group, BASE, INC)}" for group in groups)
+    described = " ".join(f"{group.label}: {_described(group, BASE, INC)}" for group in groups)
     path = trade_off(groups)
     diagonal = "On the dashed diagonal base and novel classes are treated alike; thin "
     balance = writer.write(
@@ -142,7 +142,7 @@ def _draw_accuracies(axes: Axes, group: Group) -> None:
         (OVERALL, "overall", style.OVERALL),
         (INC, "novel", style.NOVEL),
     )
-    axes.set_title(group.title)
+    axes.set_title(group.label)
     axes.set_ylim(0, 100)
     style.count_in_integers(axes)
     ends = []
@@ -161,7 +161,7 @@ def _draw_accuracies(axes: Axes, group: Group) -> None:
 def overall_per_session(groups: Sequence[Group], rows: Sequence[PublishedRow] = ()) -> Figure:
     """Draw overall accuracy of all methods after each session, published ones as thin lines (fig. 5)."""
     theirs = {row.method: row for row in reversed(rows)}.values()  # the first row of each method
-    labels = [*(group.title for group in groups), *(row.label for row in theirs)]
+    labels = [*(group.label for group in groups), *(row.label for row in theirs)]
     width, height = (4.6, 4.9) if len(labels) <= 12 else (6.4, 2.4 + 0.21 * len(labels))
     width += 0.075 * max(10, *map(len, labels))
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -175,11 +175,11 @@ def overall_per_session(groups: Sequence[Group], rows: Sequence[PublishedRow] = 
         )
     for group, line_style in zip(groups, style.method_styles(groups), strict=True):
         sessions, mean, deviation = curve(group, OVERALL)
-        axes.plot(sessions, mean, label=group.title, **line_style)
+        axes.plot(sessions, mean, label=group.label, **line_style)
         low, high, id_ = mean - deviation, mean + deviation, line_style["gid"]
         axes.fill_between(sessions, low, high, color=line_style["color"], alpha=0.2, linewidth=0, gid=id_)
         weight = "bold" if line_style["linewidth"] == style.THICK else "normal"
-        end, text = (float(sessions[-1]), float(mean[-1])), f"{group.title} {mean[-1]:.1f}"
+        end, text = (float(sessions[-1]), float(mean[-1])), f"{group.label} {mean[-1]:.1f}"
         ends.append(style.LineEnd(*end, text, line_style["color"], id_, weight=weight))
     axes.set(xlabel="session", ylabel="overall accuracy (%)")
     style.count_in_integers(axes)
@@ -231,14 +231,14 @@ def imbalance(groups: Sequence[Group]) -> Figure:
         for group, line_style in zip(groups, styles, strict=True):
             for measure, changed in lines:
                 sessions, mean, _ = curve(group, measure)
-                axes.plot(sessions, mean, label=f"{group.title}: {measure.title}", **(line_style | changed))
+                axes.plot(sessions, mean, label=f"{group.label}: {measure.title}", **(line_style | changed))
         axes.set(ylim=(0, 100), title=title)
         style.count_in_integers(axes)
     for axes in grid[-1]:
         axes.set_xlabel("session")
     for axes in grid[:, 0]:
         axes.set_ylabel("accuracy (%)")
-    labels = [*kinds, *(group.title for group in groups)]
+    labels = [*kinds, *(group.label for group in groups)]
     entries = [Line2D([], [], **one) for one in (*kinds.values(), *styles)]
     style.legend_below(figure, entries, labels, handlelength=3)
     return figure
@@ -247,7 +247,7 @@ def imbalance(groups: Sequence[Group]) -> Figure:
 @style.report_style()
 def trade_off(groups: Sequence[Group]) -> Figure:
     """Draw novel against base accuracy: one path per method over the sessions, its last point large."""
-    labels, width = [group.title for group in groups], 5.2
+    labels, width = [group.label for group in groups], 5.2
     lines_of_legend = math.ceil(len(groups) / style.legend_columns(labels, width))
     figure = Figure(figsize=(width, 4.1 + 0.19 * lines_of_legend), layout="constrained")
     axes = figure.subplots()
@@ -256,7 +256,7 @@ def trade_off(groups: Sequence[Group]) -> Figure:
         _, base, _ = curve(group, BASE)
         _, novel, _ = curve(group, INC)
         base = base[len(base) - len(novel) :]  # session 0 has no novel classes yet
-        paths += axes.plot(base, novel, label=group.title, markersize=4, **line_style)
+        paths += axes.plot(base, novel, label=group.label, markersize=4, **line_style)
         axes.plot(base[-1:], novel[-1:], **(line_style | {"markersize": 10, "zorder": 2.4}))
     across, up = (_tens(np.concatenate([line.get_data()[i] for line in axes.lines])) for i in (0, 1))
     axes.plot([0, 100], [0, 100], color=style.MUTED, alpha=0.6, linewidth=1, linestyle=(0, (6, 4)))

@@ -85,7 +85,7 @@ def tsne(methods: Sequence[MethodFeatures], reporter: Reporter = SILENT) -> Figu
     with reporter.track("t-SNE", len(methods)) as advance:
         for axes, method in zip(panels, methods, strict=True):
             _draw_plane(axes, method)
-            advance(1, method.group.title)
+            advance(1, method.group.label)
     handles, names = panels[0].get_legend_handles_labels()
     legend = figure.legend(handles, names, loc="outside lower center", ncols=3, markerscale=2)
     for handle in legend.legend_handles:
@@ -107,7 +107,7 @@ def _draw_plane(axes: Axes, method: MethodFeatures) -> None:
         axes.scatter(
             x, y, size, color=colour, marker=marker, alpha=alpha, label=name, linewidth=0, rasterized=True
         )
-    axes.set_title(method.group.title)
+    axes.set_title(method.group.label)
     axes.set_gid(style.method_id(method.index))
     axes.set(xticks=[], yticks=[], xlabel="t-SNE axis 1 (no unit)", ylabel="t-SNE axis 2 (no unit)")
     axes.grid(False)
@@ -129,7 +129,7 @@ def heat_map(methods: Sequence[MethodFeatures]) -> Figure:
         axes.axhline(border - 0.5, color="white", linewidth=1.2)
         style.label_blocks(axes.yaxis, border, len(table), rotation=90, va="center")
         axes.grid(False)
-        axes.set_title(method.group.title)
+        axes.set_title(method.group.label)
         axes.set_gid(style.method_id(method.index))
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axes.set_xlabel("feature of g (index)")
@@ -153,7 +153,7 @@ def occupancy(methods: Sequence[MethodFeatures]) -> Figure:
                 bars = axes.barh(row + shift, float(values[chosen].mean()), height=0.36, color=colour)
                 for drawn in (*bars, *axes.bar_label(bars, fmt="%.1f", padding=4, fontsize=8)):
                     drawn.set_gid(style.method_id(method.index))
-    axes.set_yticks(range(len(methods)), [method.group.title for method in methods])
+    axes.set_yticks(range(len(methods)), [method.group.label for method in methods])
     axes.invert_yaxis()
     axes.margins(x=0.1)
     axes.set_xlabel("FMO (sum of normalised features, no unit)")
@@ -170,8 +170,8 @@ def occupancy_caption(methods: Sequence[MethodFeatures]) -> str:
         "a single feature is lit, to the square root of their number, where all are lit alike. The paper "
         "expects room for novel classes where base classes have a low FMO."
     )
-    novel = {m.group.title: s.mean for m in methods if (s := m.group.summary(INC_AVG.pick)) is not None}
-    occupied = {m.group.title: m.base_occupancy for m in methods if m.group.title in novel}
+    novel = {m.group.label: s.mean for m in methods if (s := m.group.summary(INC_AVG.pick)) is not None}
+    occupied = {m.group.label: m.base_occupancy for m in methods if m.group.label in novel}
     if len(novel) < 2:
         return caption
     least, most = min(occupied.values()), max(novel.values())
@@ -195,8 +195,8 @@ def _draw(given: FigureInput, writer: FigureWriter) -> list[ReportFigure]:
             methods.append(MethodFeatures(group, index, features))
     if not methods:
         return []
-    names = ", ".join(method.group.title for method in methods)
-    occupied = " ".join(f"{m.group.title}: {m.base_occupancy:.1f} for base classes." for m in methods)
+    names = ", ".join(method.group.label for method in methods)
+    occupied = " ".join(f"{m.group.label}: {m.base_occupancy:.1f} for base classes." for m in methods)
     return [
         writer.write(
             "tsne",

@@ -47,7 +47,7 @@ def _draw(given: FigureInput, writer: FigureWriter) -> list[ReportFigure]:
     for group, style in zip(given.groups, method_styles(given.groups), strict=True):
         kept = [run.training for run in given.runs if run.training and group.holds(run.result)]
         if kept:
-            logs.append(TrainingLog(group.title, style, kept[0]))
+            logs.append(TrainingLog(group.label, style, kept[0]))
     if not logs:
         return []
     losses = " ".join(f"{log.label}: loss {log.columns['loss'][-1]:.3f} at the end." for log in logs)

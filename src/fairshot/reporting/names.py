@@ -1,0 +1,94 @@
+"""What reports call a run: its method as its authors write it, and what sets it apart from others of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fairshot.models.presets import PRESETS
+
+Flat = Mapping[str, Any]  # the settings of a run by dotted keys
+MOST_DIFFERENCES = 3  # that a name lists
+PARTS = {
+    "intra": ("Intra", "the vertical flip is a second component of each class"),
+    "inter": ("Inter", "blends of two classes are classes of their own"),
+    "sr": ("SR", "a module after the backbone, and with it two kinds of features"),
+    "resistance": ("R", "base prototypes move away from similar novel classes"),
+    "calibration": ("C", "prototypes move towards unlabelled samples recognised as theirs"),
+}
+GATE, CALIBRATION = "gate", "Calibration"
+SETTINGS_OF = {  # by what a reader knows it as: settings that say nothing where it is off
+    GATE: ("gate", "gate_strength", "whitening", "power", "shrinkage", "class_covariance_share"),
+    "mirror images": ("mirror",),
+    "corner crops": ("corner_crops",),
+    CALIBRATION: (
+        *("calibration", "calibration_timing", "threshold", "at_most", "recognised_by"),
+        *("alpha_base", "alpha_novel", "bounded", "drift"),
+    ),
+}
+OWNER = {f"method.{key}": phrase for phrase, keys in SETTINGS_OF.items() for key in keys}
+PART_KEYS = {f"method.{part}" for part in PARTS if part != "calibration"}  # which has a name of its own
+
+
+def variant_name(title: str, mine: Flat, alike: Sequence[Flat]) -> str:
+    """Name a run by the title of its method, what it has, and where it differs from `alike`, those of it."""
+    brought = _brought_by_weights(mine)
+    differing = [
+        key
+        for key in mine
+        if key not in brought and any(other.get(key) != mine[key] for other in _peers(key, mine, alike))
+    ]
+    title, _, own = title.partition(" with ")  # SSS with mixtures
+    having = [own] * bool(own) + [phrase for phrase in SETTINGS_OF if _has(phrase, mine)]
+    parts = [key for key in differing if key in PART_KEYS]
+    if parts:
+        on = [name for part, (name, _) in PARTS.items() if mine.get(f"method.{part}")]
+        having = [phrase for phrase in having if phrase != CALIBRATION]  # it is the part C
+        title += f": {' + '.join(on) or 'baseline'}" + "," * bool(having)
+    if having:
+        title += f" with {' and '.join(filter(None, (', '.join(having[:-1]), having[-1])))}"
+    others = [setting_text(key, mine[key]) for key in differing if key not in parts]
+    if len(others) > MOST_DIFFERENCES:
+        others = [*others[: MOST_DIFFERENCES - 1], "..."]
+    return f"{title} ({', '.join(others)})" if others else title
+
+
+def setting_text(key: str, value: Any) -> str:
+    """Return a setting in words: `small stem on`, `decision anomaly detection`."""
+    text = {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+    return f"{key_text(key)} {text.replace('_', ' ') if text.isidentifier() else text}"
+
+
+def key_text(key: str) -> str:
+    """Return the dotted key of a setting in words."""
+    return key.rpartition(".")[2].replace("_", " ")
+
+
+def _has(phrase: str, settings: Flat) -> bool:
+    if phrase == GATE:
+        return settings.get("method.gate", "plain") != "plain" or bool(settings.get("method.whitening"))
+    return bool(settings.get(f"method.{SETTINGS_OF[phrase][0]}"))
+
+
+def _peers(key: str, mine: Flat, alike: Sequence[Flat]) -> list[Flat]:
+    """Return the runs from which a setting can tell this one.
+
+    A gate is chosen together with the other settings of its method: all of it is "with gate".
+    """
+    if key in OWNER:
+        return [other for other in alike if _has(OWNER[key], mine) and _has(OWNER[key], other)]
+    if key.startswith("method."):
+        return [other for other in alike if _has(GATE, other) == _has(GATE, mine)]
+    return list(alike)
+
+
+def _brought_by_weights(settings: Flat) -> set[str]:
+    """Return the settings that the weights of a preset bring with them; their name says it all."""
+    preset = PRESETS.get(str(settings.get("model.weights")))
+    if preset is None:
+        return set()
+    section = {f"model.{key}": value for key, value in preset.section().items() if key != "weights"}
+    # lists in a result, tuples in the preset
+    same = {key for key, value in section.items() if json.dumps(settings.get(key)) == json.dumps(value)}
+    return {*same, "model.weights_sha256"}
