@@ -26,6 +26,7 @@ def printed(monkeypatch):
     for module in (console, data):
         monkeypatch.setattr(module, "CONSOLE", Console(width=80))
     monkeypatch.setattr(train, "measure_training", lambda *_: TRAINING)
+    monkeypatch.setattr(train, "random_pictures", lambda *_: None)
     monkeypatch.setattr(pictures, "measure_data", lambda *_: PICTURES)
     monkeypatch.setattr(pictures, "generated_photographs", lambda _, count: range(count))
     monkeypatch.setattr(measure, "measure_store", lambda *_, **__: STORE)

@@ -3,9 +3,14 @@
 import math
 
 import pytest
+from typer.testing import CliRunner
 
+from fairshot.cli import app
+from fairshot.errors import UserError
 from fairshot.recipes import load_recipe
-from fairshot.speed.train import base_objective, measure_training, network_work
+from fairshot.speed.train import base_objective, measure_training, network_work, random_pictures
+from fairshot.training import loop as train
+from fairshot.training.batches import Batches
 from fairshot.training.hardware import choose_hardware
 
 SMALL = ["training.batch=8", "model.size=8", "method.sr_width=16", "method.fused_views=2"]
@@ -27,13 +32,36 @@ def test_counts_what_the_network_sees_of_a_source_image(changes, images):
 
 def test_a_small_measurement_has_every_number():
     recipe = load_recipe("doodles/sss", SMALL)
-    ours, plain = measure_training(recipe, choose_hardware("cpu"), classes=3, images=24, plain_steps=1)
-    assert ours.name == "fairshot"
+    data = random_pictures(recipe, classes=3, images=24)
+    ours, streamed, plain = measure_training(recipe, choose_hardware("cpu"), data, plain_steps=1)
+    assert (ours.name, streamed.name) == ("fairshot, pictures on the device", "fairshot, streamed")
     assert plain.name.startswith("plain")
-    for row in (ours, plain):
+    for row in (ours, streamed, plain):
         assert row.images_per_second > 0
         assert row.seconds_per_epoch == pytest.approx(24 * 8 / row.images_per_second)
         assert math.isnan(row.peak_gigabytes)  # a CPU has none of its own
     share = ours.matrix_share / ours.images_per_second
     assert share > 0
     assert share == pytest.approx(plain.matrix_share / plain.images_per_second)
+
+
+def test_each_row_keeps_its_pictures_where_its_name_says(monkeypatch):
+    kept = []
+    monkeypatch.setattr(train, "Batches", lambda *given: kept.append(given[8]) or Batches(*given))
+    recipe = load_recipe("doodles/sss", SMALL)
+    measure_training(recipe, choose_hardware("cpu"), random_pictures(recipe, 3, 24), plain_steps=1)
+    assert kept == [True, False]
+
+
+def test_a_benchmark_is_measured_on_its_own_pictures():
+    small = ["--set", "training.batch=64", "--set", "model.size=8", "--set", "method.sr_width=16"]
+    command = ["bench", "train", "--benchmark", "doodles", "--device", "cpu", "--plain-steps", "5", *small]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert "base training of doodles/sss" in done.output
+
+
+def test_a_benchmark_beside_a_recipe_of_another_is_refused():
+    done = CliRunner().invoke(app, ["bench", "train", "doodles/sss", "--benchmark", "cifar100"])
+    assert isinstance(done.exception, UserError)
+    assert "--benchmark cifar100: doodles/sss is a recipe of doodles" in str(done.exception)

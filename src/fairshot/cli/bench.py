@@ -18,6 +18,7 @@ import typer
 from fairshot.cli.console import ConsoleReporter, print_table
 from fairshot.cli.options import Device, Root, Set, Trust
 from fairshot.cli.trust import load_trusted
+from fairshot.errors import UserError
 
 if TYPE_CHECKING:
     from fairshot.speed.photo_stores import AccuracyRow, UnknownRow
@@ -37,25 +38,40 @@ def train_command(
             metavar="RECIPE", help="The recipe whose base session is timed; if not given, SSS on CIFAR-100."
         ),
     ] = None,
+    benchmark: Annotated[
+        str | None,
+        typer.Option(help="Train on the pictures of this benchmark, read from its cache, by SSS."),
+    ] = None,
     device: Device = "auto",
-    classes: Annotated[int, typer.Option(min=2, help="Base classes.")] = 60,
-    images: Annotated[int, typer.Option(min=8, help="Training images; random pixels.")] = 30_000,
+    classes: Annotated[int, typer.Option(min=2, help="Base classes of random pictures.")] = 60,
+    images: Annotated[int, typer.Option(min=8, help="Random pictures, if no benchmark is named.")] = 30_000,
     plain_steps: Annotated[int, typer.Option(min=5, help="Steps of plain training that are timed.")] = 30,
     set_: Set = [],  # noqa: B006 - typer copies it
     trust: Trust = False,
+    root: Root = None,
 ) -> None:
     """Images per second of base training, and its share of what the hardware's matrix products reach.
 
+    Pictures are timed on the device and streamed to it: if both are as fast, reading limits nothing.
+
     Example: fairshot bench train doodles/sss --device cpu --images 600
     """
+    from fairshot.evaluation.experiment import CommonOptions, load_pictures
     from fairshot.recipes import default_recipe
-    from fairshot.speed.train import measure_training
+    from fairshot.speed.train import measure_training, random_pictures
     from fairshot.training.hardware import choose_hardware, describe_device
 
-    name = recipe or default_recipe("cifar100")
+    name = recipe or default_recipe(benchmark or "cifar100")
     chosen = load_trusted(name, set_, None, trust)
-    fabric = choose_hardware(device)
-    rows = measure_training(chosen, fabric, classes, images, plain_steps, ConsoleReporter("bench"))
+    if benchmark not in (None, chosen.benchmark.name):
+        raise UserError(f"--benchmark {benchmark}: {name} is a recipe of {chosen.benchmark.name}")
+    fabric, reporter = choose_hardware(device), ConsoleReporter("bench")
+    if benchmark is None:
+        data = random_pictures(chosen, classes, images)
+    else:
+        stream, _ = load_pictures(chosen, CommonOptions(root=root, reporter=reporter))
+        data = stream.base.train
+    rows = measure_training(chosen, fabric, data, plain_steps, reporter)
     cells = (
         (
             row.name,

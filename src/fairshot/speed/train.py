@@ -1,6 +1,8 @@
 """Speed of training a base session, beside plain training: PIL in DataLoader workers, float32, eager.
 
-On a GPU plain training is timed with bf16 and compilation too, so that the gain of each part is visible.
+Training is timed with all pictures on the device and with pictures streamed to it, which must not be the
+slower one: then reading would be what limits it. On a GPU plain training is timed with bf16 and compilation
+too, so that the gain of each part is visible.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import nan
 from pathlib import Path
 from typing import cast
@@ -53,14 +56,19 @@ class TrainingSpeed:
     peak_gigabytes: float
 
 
-def measure_training(
-    recipe: Recipe, fabric: Fabric, classes: int, images: int, plain_steps: int, reporter: Reporter = SILENT
-) -> list[TrainingSpeed]:
-    """Time the training of a recipe and plain training on random pictures of the recipe's size."""
+def random_pictures(recipe: Recipe, classes: int, images: int) -> LabelledPictures:
+    """Return pictures of random pixels, of the size of the recipe's input."""
     rng = np.random.default_rng(0)
     shape = (images, recipe.model.size, recipe.model.size, len(recipe.model.mean))
     pictures = Pictures.from_array(rng.integers(0, 256, shape, dtype=np.uint8))
-    data = LabelledPictures(pictures, rng.integers(0, classes, images))
+    return LabelledPictures(pictures, rng.integers(0, classes, images))
+
+
+def measure_training(
+    recipe: Recipe, fabric: Fabric, data: LabelledPictures, plain_steps: int, reporter: Reporter = SILENT
+) -> list[TrainingSpeed]:
+    """Time the training of a recipe and plain training on pictures of a base session."""
+    pictures, classes, images = data.pictures, int(data.labels.max()) + 1, len(data)
     views, flops = network_work(base_objective(recipe, classes, pictures.channels))
     rate = matrix_rate(fabric)
 
@@ -80,7 +88,10 @@ def measure_training(
 
         return row(f"plain: PIL in {WORKERS} workers, {how}", train)
 
-    rows = [row("fairshot", lambda objective: _train(objective, recipe, fabric, data, reporter))]
+    rows = [
+        row(name, partial(_train, recipe, fabric, data, resident, reporter))
+        for name, resident in (("fairshot, pictures on the device", True), ("fairshot, streamed", False))
+    ]
     rows.append(plain("float32, eager", compiled=False))
     if fabric.device.type == "cuda":
         rows.append(plain("bf16, compiled", compiled=True))
@@ -130,7 +141,12 @@ def network_work(objective: Objective) -> tuple[float, float]:
 
 
 def _train(
-    objective: Objective, recipe: Recipe, fabric: Fabric, data: LabelledPictures, reporter: Reporter
+    recipe: Recipe,
+    fabric: Fabric,
+    data: LabelledPictures,
+    resident: bool,
+    reporter: Reporter,
+    objective: Objective,
 ) -> tuple[float, float, float]:
     """Train as a run does; return source images per second, and the seconds of a cold and of a warm start.
 
@@ -142,8 +158,11 @@ def _train(
         for epochs in (settings.epochs, 1) if fabric.device.type == "cuda" else (settings.epochs,):
             torch._dynamo.reset()  # as a new process, which has compiled nothing
             once = settings.model_copy(update={"epochs": epochs})
-            trainers.append(Trainer(fabric, once, recipe.views, recipe.model.size, 0, reporter=reporter))
-            trainers[-1].train(copy.deepcopy(objective), data)
+            trainer = Trainer(
+                fabric, once, recipe.views, recipe.model.size, 0, reporter=reporter, resident=resident
+            )
+            trainer.train(copy.deepcopy(objective), data)
+            trainers.append(trainer)
     # the last epoch comes after compilation
     speed = trainers[0].history[-1]["images_per_second"]
     return speed, trainers[0].compile_seconds, trainers[-1].compile_seconds

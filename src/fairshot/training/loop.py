@@ -180,6 +180,7 @@ class Trainer:
     deadline: float = math.inf  # in seconds of time.monotonic()
     after_epoch: Callable[[list[Row]], None] | None = None  # is given the training curve so far
     compiled: bool = True  # whether steps are compiled for a GPU; without, they can be debugged
+    resident: bool | None = None  # whether all pictures are kept on the device; None: if they fit there
     history: list[Row] = field(default_factory=list)
     images: int = 0  # that have gone through networks, over all phases and processes
     reserved_images: int = 0  # of phases to come, which a budget of images covers too
@@ -300,7 +301,8 @@ class Trainer:
             self.fabric.device,
             self.fabric.global_rank,
             self.fabric.world_size,
-            order=objective.order,
+            self.resident,
+            objective.order,
         )
 
     def _epochs(self, step: Step, batches: Batches, settings: TrainingSettings, phase: str) -> int:
