@@ -283,3 +283,10 @@ def test_it_says_what_it_is(name):
     assert kind.card.summary
     assert kind.card.stores
     assert kind.passes(kind.Settings()) >= 1
+
+
+@every_method
+def test_what_it_keeps_is_told_in_words_that_fit_a_column(name):
+    stores = method_named(name).card.stores
+    assert 0 < len(stores) <= 48
+    assert max(map(len, stores.split())) <= 11  # a narrow column breaks between words

@@ -162,6 +162,19 @@ def test_an_option_that_an_earlier_version_did_not_know_counts_as_its_default():
     assert len(group_results([make_result(recipe=one) for one in (recipe, earlier, mirrored)])) == 2
 
 
+def test_results_tell_their_class_order_and_whether_pictures_are_own():
+    def result(benchmark, pictures=""):
+        made = make_result(benchmark="cifar100", recipe={"benchmark": benchmark})
+        return made.model_copy(update={"pictures": pictures})
+
+    shuffled = result({"name": "cifar100", "class_order_seed": 3})
+    assert (shuffled.class_order, shuffled.of_own_pictures) == (3, False)
+    for own in (result({"name": "folder"}), result({}, "a digest")):
+        assert (own.class_order, own.of_own_pictures) == (None, True)
+    strange = result("of another version")
+    assert (strange.class_order, strange.of_own_pictures, strange.section("model")) == (None, False, {})
+
+
 def test_recipes_are_understood():
     def group(method, recipe):
         return Group(method, (make_result(method, recipe=recipe),))

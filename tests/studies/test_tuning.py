@@ -190,15 +190,16 @@ def test_every_method_has_as_many_values_to_try():
 def test_one_command_tunes_every_method_by_its_own_values(tmp_path, monkeypatch):
     asked = []
 
-    def record(source, grid, out, *further):
-        asked.append((source, grid, out, further[-1].reporter.log))
+    def record(source, grid, out, *, options, by, **_):
+        asked.append((source, grid, out, options.reporter.log, by))
         return Tuning([], None, load_recipe(source))
 
     monkeypatch.setattr(tuning, "tune", record)
-    done = CliRunner().invoke(app, ["tune", "doodles/all", "--out", str(tmp_path)], catch_exceptions=False)
+    command = ["tune", "doodles/all", "--by", "last", "--out", str(tmp_path)]
+    done = CliRunner().invoke(app, command, catch_exceptions=False)
     assert done.exit_code == 0
     folders = {name: tmp_path / name for name in packaged_names()}
-    assert asked == [(f"doodles/{n}", {}, out, out / "log.txt") for n, out in folders.items()]
+    assert asked == [(f"doodles/{n}", {}, out, out / "log.txt", "last") for n, out in folders.items()]
     suggested = [line.split()[-1] for line in done.stdout.splitlines() if line.startswith("  fairshot run")]
     assert suggested == [str(out / "recipe.yaml") for out in folders.values()]
 

@@ -96,7 +96,8 @@ def tune_command(
         benchmark, method = given.benchmark.name, given.method_name
     out = out or Path("runs") / f"tuning-{source_name(benchmark, data)}-{method}"
     options = StudyOptions(device, parallel=parallel, fresh=fresh, **common(ConsoleReporter(), data, root))
-    for folder, found in tune_each(recipe, values, out, set_, seed, by, novel, held_out, options):
+    chosen = {"overrides": set_, "seed": seed, "by": by, "novel": novel, "held_out": held_out}
+    for folder, found in tune_each(recipe, values, out, options, **chosen):
         say(f"written to {folder}; to run the best:")
         say(f"  {_next_command(folder, found.recipe, data, root)}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from importlib import metadata
 from itertools import accumulate
 from pathlib import Path
@@ -81,6 +82,23 @@ class Result(BaseModel):
         if len(self.class_names) < seen[-1] or len(self.novel_only) != len(seen):
             raise ValueError("there is not a name for each class and a number for each session")
         return self
+
+    def section(self, name: str) -> Mapping[str, Any]:
+        """Return a section of the recipe; an empty one where a result of another version has none."""
+        found = self.recipe.get(name)
+        return found if isinstance(found, Mapping) else {}
+
+    @property
+    def class_order(self) -> int | None:
+        """The seed by which the classes were shuffled; None for the official order."""
+        order: int | None = self.section("benchmark").get("class_order_seed")
+        return order
+
+    @property
+    def of_own_pictures(self) -> bool:
+        """Whether the run was on own pictures, even if their folder is called like a benchmark."""
+        named = self.section("benchmark").get("name", self.benchmark)
+        return bool(self.pictures) or named != self.benchmark
 
     @property
     def metrics(self) -> Metrics:

@@ -47,7 +47,7 @@ class BiDist(ReplayMethod[BiDistSettings]):
     Settings = BiDistSettings
     card = MethodCard(
         "fine-tunes a second branch with two teachers; a small net mixes both branches",
-        stores="one picture, one mean feature and one classifier weight per class; a second network",
+        stores="mean feature, weight, picture; second network",
         keeps_exemplars=True,
         title="BiDist",
         paper="Zhao et al., CVPR",

@@ -73,7 +73,7 @@ class CFSCIL(EpisodicMethod[CFSCILSettings], ProjectorMethod[CFSCILSettings]):
     Settings = CFSCILSettings
     card = MethodCard(
         "episodes with a sharpened cosine; nudges prototypes apart and realigns one layer",
-        stores="one mean activation per class",
+        stores="mean activation",
         title="C-FSCIL",
         paper="Hersche et al., CVPR",
         year=2022,

@@ -106,7 +106,7 @@ class FACT(PrototypeMethod[FACTSettings]):
     Settings = FACTSettings
     card = MethodCard(
         "virtual prototypes reserve space for future classes in the base session",
-        stores="one mean feature per class, one virtual prototype per future class",
+        stores="mean feature; virtual prototypes",
         knows_future=True,
         title="FACT",
         paper="Zhou et al., CVPR",

@@ -87,7 +87,7 @@ class FCIL(PrototypeMethod[FCILSettings]):
     Settings = FCILSettings
     card = MethodCard(
         "infomax between levels of the network, then prototypes refined with their relations kept",
-        stores="one mean feature and one prototype per class",
+        stores="mean feature, prototype",
         title="FCIL",
         paper="Gu et al., ICCV",
         year=2023,

@@ -30,7 +30,7 @@ class MethodCard:
     """What a reader of a comparison should know about a method."""
 
     summary: str
-    stores: str = "one mean feature per class"  # of the classes learnt
+    stores: str = "mean feature"  # of each class learnt; a few words, for a column of a table
     knows_future: bool = False  # whether it must be told the number of future classes
     keeps_exemplars: bool = False  # whether it stores pictures of old classes
     baseline: bool = False  # whether it is the common training and nearest class mean, with nothing added

@@ -156,7 +156,7 @@ class NCFSCIL(ProjectorMethod[NCFSCILSettings]):
     Settings = NCFSCILSettings
     card = MethodCard(
         "a fixed simplex with a vertex for every future class; fine-tunes a neck towards it",
-        stores="one mean feature per class, the vertices",
+        stores="mean feature, vertex",
         knows_future=True,
         title="NC-FSCIL",
         paper="Yang et al., ICLR",

@@ -169,7 +169,7 @@ class SAVC(PrototypeMethod[SAVCSettings]):
     Settings = SAVCSettings
     card = MethodCard(
         "transformed base classes as virtual classes, classified and contrasted; averages their answers",
-        stores="one mean feature per class and transform",
+        stores="mean feature per transform",
         title="SAVC",
         paper="Song et al., CVPR",
         year=2023,

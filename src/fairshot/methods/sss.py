@@ -22,7 +22,7 @@ class SSS(DualMethod[SSSSettings]):
     Settings = SSSSettings
     card = MethodCard(
         "surplus classes, two kinds of features decided separately, self-optimizing classifiers",
-        stores="four mean features per class",
+        stores="four mean features",
         title="SSS",
         paper="Zhao et al., arXiv",
         year=2024,

@@ -22,7 +22,7 @@ class SSSBGMM(DualMethod[BGMMSettings]):
     Settings = BGMMSettings
     card = MethodCard(
         "SSS whose classes are Bayesian Gaussian mixtures",
-        stores="four mixtures per class, of three components (base) or one (novel)",
+        stores="four mixtures",
         title="SSS with mixtures",
         paper="Zhao et al., arXiv",
         year=2024,

@@ -47,7 +47,7 @@ class TOPIC(ReplayMethod[TOPICSettings]):
     Settings = TOPICSettings
     card = MethodCard(
         "a neural gas over the features is kept in place while the network is fine-tuned",
-        stores="nodes of a neural gas with edges and variances, one picture per node",
+        stores="nodes of a neural gas, their pictures",
         keeps_exemplars=True,
         title="TOPIC",
         paper="Tao et al., CVPR",

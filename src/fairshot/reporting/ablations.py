@@ -74,7 +74,7 @@ def components_table(groups: Sequence[Group], published: Published) -> Table:
 
 def _further_settings(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """Return the settings of each group, parts apart, in which it differs from another that has them too."""
-    recipes = [dict(flat(without_seed(group.results[0].recipe))) for group in groups]
+    recipes = [dict(flat(without_seed(group.results[0]))) for group in groups]
     values: dict[str, set[str]] = {}
     for recipe in recipes:
         for key, value in recipe.items():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -141,7 +142,7 @@ def group_results(results: Sequence[Result]) -> list[Group]:
 
 def _labels(members: Sequence[Sequence[Result]]) -> list[str]:
     """Name each group, told from those of its method on the same images; no two there share a name."""
-    settings = [dict(flat(without_seed(own[0].recipe))) for own in members]
+    settings = [dict(flat(without_seed(own[0]))) for own in members]
     kinds = [(own[0].method, images_of(own[0])) for own in members]
     labels = [
         variant_name(
@@ -166,7 +167,7 @@ def by_class_order(results: Sequence[Result]) -> list[list[Result]]:
 def _gather(results: Sequence[Result], common: Callable[[Result], Result]) -> list[list[Result]]:
     gathered: dict[str, list[Result]] = {}
     for result in results:
-        recipe = without_seed(common(result).recipe)
+        recipe = without_seed(common(result))
         identity = [result.method, images_of(result), result.sessions, recipe]
         gathered.setdefault(json.dumps(identity, sort_keys=True, default=str), []).append(result)
     return list(gathered.values())
@@ -200,13 +201,13 @@ def in_main_order(results: Sequence[Result]) -> list[Result]:
 
     Other base classes make another task, whose numbers do not belong in one table with those of the first.
     """
-    official = {task_of(result) for result in results if class_order(result) is None}
+    official = {task_of(result) for result in results if result.class_order is None}
     aside = [
         result
         for family in by_class_order(results)
-        if task_of(family[0]) in official and len({class_order(result) for result in family}) > 1
+        if task_of(family[0]) in official and len({result.class_order for result in family}) > 1
         for result in family
-        if class_order(result) is not None
+        if result.class_order is not None
     ]
     return [result for result in results if not any(result is other for other in aside)]
 
@@ -216,8 +217,8 @@ def images_of(result: Result) -> tuple[str, str]:
 
     A result of an earlier version does not say which own pictures it is of; their classes then tell.
     """
-    own = section(result.recipe, "benchmark").get("name", result.benchmark) != result.benchmark
-    return result.benchmark, result.pictures or "\n".join(sorted(result.class_names) if own else ())
+    names = sorted(result.class_names) if result.of_own_pictures else ()
+    return result.benchmark, result.pictures or "\n".join(names)
 
 
 def task_of(result: Result) -> tuple[tuple[str, str], int]:
@@ -225,40 +226,27 @@ def task_of(result: Result) -> tuple[tuple[str, str], int]:
     return images_of(result), len(result.sessions)
 
 
-def class_order(result: Result) -> int | None:
-    """Return the seed by which the classes were shuffled; None for the official order."""
-    order: int | None = section(result.recipe, "benchmark").get("class_order_seed")
-    return order
-
-
-def section(recipe: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return a section of a recipe; an empty one where a result of another version has none."""
-    found = recipe.get(name)
-    return found if isinstance(found, Mapping) else {}
-
-
-def without_seed(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what runs with different seeds have in common.
+def without_seed(result: Result) -> dict[str, Any]:
+    """Return the recipe of a result, as runs with other seeds have it too.
 
     An option that a run of an earlier version could not name counts as its default, which is how it ran.
     """
-    name = section(recipe, "method").get("name")
-    try:
-        complete = check_recipe(recipe).as_dict() if name in methods() else recipe
-    except UserError:  # of another version, or not one of ours: taken as it was written
-        complete = recipe
+    complete = result.recipe
+    if result.section("method").get("name") in methods():
+        with suppress(UserError):  # of another version: taken as it was written
+            complete = check_recipe(complete).as_dict()
     return {key: value for key, value in complete.items() if key != "seed"}
 
 
 def without_class_order(result: Result) -> Result:
     """Return the result as if its recipe named no order of classes."""
-    benchmark = {k: v for k, v in section(result.recipe, "benchmark").items() if k != "class_order_seed"}
+    benchmark = {k: v for k, v in result.section("benchmark").items() if k != "class_order_seed"}
     return result.model_copy(update={"recipe": result.recipe | {"benchmark": benchmark}})
 
 
 def backbone_of(group: Group) -> str | None:
     """Return the name of the backbone."""
-    return section(group.results[0].recipe, "model").get("backbone")
+    return group.results[0].section("model").get("backbone")
 
 
 def is_baseline(method: str) -> bool:
@@ -271,10 +259,10 @@ def parts_of(group: Group) -> frozenset[str] | None:
     """Find which parts of SSS were on; the baseline is SSS without any, others have no such parts."""
     if is_baseline(group.results[0].method):
         return frozenset()
-    switches = section(group.results[0].recipe, "method")
+    switches = group.results[0].section("method")
     return frozenset(part for part in PARTS if switches[part]) if PARTS.keys() <= switches.keys() else None
 
 
 def decision_of(group: Group) -> str:
     """Return the decision rule by which a run of SSS combined the two kinds of features."""
-    return str(section(group.results[0].recipe, "method").get("decision", "separately"))
+    return str(group.results[0].section("method").get("decision", "separately"))

@@ -21,7 +21,7 @@ from fairshot.reporting.figures.classes import answers, confusion_pixels
 from fairshot.reporting.figures.sections import SECTIONS
 from fairshot.reporting.figures.style import COLOURS, method_id, method_styles
 from fairshot.reporting.figures.writer import key_symbol, line_look, picture_url, slug
-from fairshot.reporting.groups import Group, class_order, means
+from fairshot.reporting.groups import Group, means
 from fairshot.reporting.measures import BASE, BASE_AVG, BASE_INC, CINC, INC, INC_AVG, OVERALL, PINC
 from fairshot.reporting.names import PARTS
 from fairshot.reporting.runs import Run
@@ -43,7 +43,6 @@ def render_page(
         "duration": _duration,
         "recipe": _recipe,
         "slug": slug,
-        "class_order": class_order,
         "machine": _machine,
         "method_title": method_title,
     }

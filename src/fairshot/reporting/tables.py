@@ -20,10 +20,8 @@ from fairshot.reporting.groups import (
     Spread,
     backbone_of,
     by_class_order,
-    class_order,
     group_results,
     means,
-    section,
     without_class_order,
     without_seed,
 )
@@ -222,7 +220,7 @@ def orders_table(results: Sequence[Result], groups: Sequence[Group]) -> Table | 
     for label, family in zip(labels, families, strict=True):
         orders: dict[int | None, list[Result]] = {}
         for result in family:
-            orders.setdefault(class_order(result), []).append(result)
+            orders.setdefault(result.class_order, []).append(result)
         if len(orders) > 1:
             seeds = [Group(label, tuple(own)) for own in orders.values()]
             values = tuple(Spread.of(means([column.ours(own) for own in seeds])) for column in columns)
@@ -410,9 +408,7 @@ def conditions(group: Group) -> Conditions:
         "method": group.label,
         "backbone": backbone_of(group) or UNKNOWN,
         "epochs": str(
-            section(result.recipe, "training").get("epochs", UNKNOWN)
-            if result.epochs is None
-            else result.epochs
+            result.section("training").get("epochs", UNKNOWN) if result.epochs is None else result.epochs
         ),
         "images": UNKNOWN if result.images is None else f"{result.images:,}",
         "budget": BUDGETS[result.budget],
@@ -422,7 +418,7 @@ def conditions(group: Group) -> Conditions:
     kind = methods().get(result.method)
     if kind is None:
         return Conditions(UNKNOWN, values)
-    settings, card = _settings(kind, section(result.recipe, "method")), kind.card
+    settings, card = _settings(kind, result.section("method")), kind.card
     if further := kind.further_epochs(settings):
         values["epochs"] += f" + {further}"
     values |= {
@@ -436,8 +432,8 @@ def conditions(group: Group) -> Conditions:
 
 def _engine(result: Result) -> str:
     """Return the choices of training that are no method's own, which a comparison gives to all alike."""
-    recipe = without_seed(result.recipe)
-    model, views, training = (section(recipe, name) for name in ("model", "views", "training"))
+    complete = result.model_copy(update={"recipe": without_seed(result)})
+    model, views, training = (complete.section(name) for name in ("model", "views", "training"))
     if not {"initialisation", "crop_rule", "average_decay"} <= {*model, *views, *training}:
         return UNKNOWN
     pretrained = model["pretrained"] or model["weights"]

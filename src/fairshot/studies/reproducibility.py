@@ -54,10 +54,7 @@ def judge(results: Sequence[Result]) -> Verdict:
     """
     first, metrics = results[0], [result.metrics for result in results]
     rows: list[PublishedRow] = []
-    section = first.recipe.get("benchmark")
-    benchmark = section if isinstance(section, dict) else {}
-    own_pictures = first.pictures or benchmark.get("name", first.benchmark) != first.benchmark
-    if not own_pictures and benchmark.get("class_order_seed") is None:
+    if not first.of_own_pictures and first.class_order is None:
         rows = published().of(first.method, first.benchmark, len(first.sessions))
     novel = [each.inc_avg for each in metrics if each.inc_avg is not None]
     return Verdict(

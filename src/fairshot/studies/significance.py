@@ -97,9 +97,7 @@ def paired_test(
 def _by_unit(results: Sequence[Result], pick: Callable[[Metrics], float | None]) -> dict[Unit, float]:
     found: dict[Unit, float] = {}
     for result in results:
-        benchmark = result.recipe.get("benchmark")
-        order = benchmark.get("class_order_seed") if isinstance(benchmark, dict) else None
         value = pick(result.metrics)
         if value is not None:
-            found.setdefault((order, result.seed), value)
+            found.setdefault((result.class_order, result.seed), value)
     return found

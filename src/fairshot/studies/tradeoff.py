@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 METRICS = ("overall_avg", "base_avg", "inc_avg", "harmonic_mean_avg", "both")
 PARAMETERS = ("power", "shrinkage", "class_covariance_share")  # of the space of a gate
-HEAD = ("overall avg", "base avg", "inc avg", "harmonic mean avg", "both")  # of their columns
+HEAD = tuple(name.replace("_", " ") for name in METRICS)  # of their columns
 
 
 class NoGate(UserError):

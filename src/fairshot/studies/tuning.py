@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from fairshot.benchmarks.stream import Stream
 from fairshot.documents import load_json, write_json
@@ -77,14 +77,6 @@ class Trial(BaseModel):
         )
 
 
-class Trials(BaseModel):
-    """The trials of a search, in the order of its grid."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    trials: list[Trial]
-
-
 @dataclass(frozen=True)
 class Tuning:
     """What a search found."""
@@ -139,16 +131,12 @@ def tune_each(
     recipe: str,
     grid: Mapping[str, Sequence[Any]],
     out: Path,
-    overrides: Sequence[str] = (),
-    seed: int | None = None,
-    by: str = "both",
-    novel: int | None = None,
-    held_out: int | None = None,
     options: StudyOptions = StudyOptions(),  # noqa: B008 - it cannot be changed
+    **chosen: Any,
 ) -> Iterator[tuple[Path, Tuning]]:
     """Tune a recipe, or with `benchmark/all` every method of the package, in a folder each that has its log.
 
-    Yields each folder, and what was found, as soon as its search has ended.
+    What is `chosen` further is passed to `tune`. Yields each folder, and what was found, as its search ends.
     """
     benchmark, _, method = recipe.partition("/")
     folders = {recipe: out}
@@ -156,7 +144,7 @@ def tune_each(
         folders = {f"{benchmark}/{name}": out / name for name in packaged_names()}
     for source, folder in folders.items():
         own = replace(options, reporter=options.reporter.of_run("tune", folder / LOG))
-        yield folder, tune(source, grid, folder, overrides, seed, by, novel, held_out, own)
+        yield folder, tune(source, grid, folder, options=own, **chosen)
 
 
 def _own_grid(method: str) -> Mapping[str, Sequence[Any]]:
