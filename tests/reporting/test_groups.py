@@ -73,14 +73,18 @@ def test_a_gate_has_a_name_and_its_settings_are_not_listed():
         found = group_results([make_result("sss", recipe=recipe.as_dict()) for recipe in recipes])
         return [group.label for group in found]
 
-    engine = ["model.initialisation=torch", "views.crop_rule=continuous", "training.average_decay=0.9995"]
-    paper, gate = load_recipe("cifar100/sss", engine), load_recipe("cifar100/sss_gate")
+    paper, gate = load_recipe("cifar100/sss"), load_recipe("cifar100/sss_gate")
     assert labels(paper, gate) == ["SSS", "SSS with gate and mirror images"]
     stronger = load_recipe("cifar100/sss_gate", ["method.gate_strength=0.2"])
     assert labels(paper, gate, stronger) == [
         "SSS",
         "SSS with gate and mirror images (gate strength 0.14)",
         "SSS with gate and mirror images (gate strength 0.2)",
+    ]
+    calibrated = load_recipe("cifar100/sss_gate", ["method.calibration=true", "method.gate_strength=0.2"])
+    assert labels(gate, calibrated) == [
+        "SSS with gate and mirror images",
+        "SSS with gate, mirror images and Calibration",
     ]
 
 
@@ -196,7 +200,8 @@ def test_recipes_are_understood():
     ("name", "engine"),
     [
         ("cifar100/sss_gate", "torch initialisation, continuous crops, average 0.9995"),
-        ("cifar100/ncm", "timm initialisation, torchvision crops, no average"),
+        ("cifar100/ncm", "torch initialisation, continuous crops, average 0.9995"),
+        ("doodles/ncm", "timm initialisation, torchvision crops, no average"),
         ("cifar100/teen_authors", "timm initialisation, padded crops, no average, AutoAugment, Cutout"),
         ("cub200/ncm-lite0", "pretrained, torchvision crops, no average"),
     ],

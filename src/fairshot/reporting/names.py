@@ -40,7 +40,7 @@ def variant_name(title: str, mine: Flat, alike: Sequence[Flat]) -> str:
         if key not in brought and any(other.get(key) != mine[key] for other in _peers(key, mine, alike))
     ]
     title, _, own = title.partition(" with ")  # SSS with mixtures
-    having = [own] * bool(own) + [phrase for phrase in SETTINGS_OF if _has(phrase, mine)]
+    having = [own] * bool(own) + _having(mine)
     parts = [key for key in differing if key in PART_KEYS]
     if parts:
         on = [name for part, (name, _) in PARTS.items() if mine.get(f"method.{part}")]
@@ -65,6 +65,10 @@ def key_text(key: str) -> str:
     return key.rpartition(".")[2].replace("_", " ")
 
 
+def _having(settings: Flat) -> list[str]:
+    return [phrase for phrase in SETTINGS_OF if _has(phrase, settings)]
+
+
 def _has(phrase: str, settings: Flat) -> bool:
     if phrase == GATE:
         return settings.get("method.gate", "plain") != "plain" or bool(settings.get("method.whitening"))
@@ -76,8 +80,8 @@ def _peers(key: str, mine: Flat, alike: Sequence[Flat]) -> list[Flat]:
 
     A gate is chosen together with the other settings of its method: all of it is "with gate".
     """
-    if key in OWNER:
-        return [other for other in alike if _has(OWNER[key], mine) and _has(OWNER[key], other)]
+    if key in OWNER:  # runs that have other things are told apart by the names of these
+        return [other for other in alike if OWNER[key] in _having(mine) == _having(other)]
     if key.startswith("method."):
         return [other for other in alike if _has(GATE, other) == _has(GATE, mine)]
     return list(alike)
