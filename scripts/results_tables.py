@@ -1,30 +1,45 @@
 """Write the generated tables of README.md and results/README.md from the runs in results/.
 
-A table stands between `<!-- table: BENCHMARK COLUMNS -->` and `<!-- end of table -->`; everything else on the
-pages is written by hand. A row is the mean over the runs results/BENCHMARK/METHOD-seed*. With `--check`
-nothing is written, and a page whose tables are not those of the runs is an error.
+A table stands between `<!-- table: FOLDER COLUMNS -->` and `<!-- end of table -->`; everything else on the
+pages is written by hand. A row is the mean over the runs results/FOLDER/METHOD-seed*; with the columns
+`paper`, SSS as the paper prints it stands above ours. With `--check` nothing is written, and a page whose
+tables are not those of the runs is an error.
 """
 
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from statistics import fmean
 
+from fairshot.benchmarks.cifar100 import PROTOCOL
 from fairshot.evaluation.result import Result
 from fairshot.reporting.groups import Group, Spread, group_results, is_baseline, ranked, spread_text
 from fairshot.reporting.tables import UNKNOWN, conditions
+from fairshot.studies.published import published
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "README.md", ROOT / "results" / "README.md")
-TABLE = re.compile(r"(<!-- table: (\w+) (\w+) -->\n).*?(<!-- end of table -->\n)", re.DOTALL)
-FOLDER = re.compile(r"(\w+)-seed\d+")
+TABLE = re.compile(r"(<!-- table: ([\w/-]+) (\w+) -->\n).*?(<!-- end of table -->\n)", re.DOTALL)
+FOLDER = re.compile(r"(\w+)-(?:seed\d+|lite\d-frozen)")
 UNLISTED = {"sss_bgmm"}  # another decision on trainings of SSS: it has tables of its own
+BASE_CLASSES, WAY, SESSIONS = PROTOCOL.base_classes, PROTOCOL.way, PROTOCOL.sessions + 1
 SHORT = {  # by what a column is called: the property of the metrics, and which of its values is bold
     "Overall": ("overall_avg", None),
     "Base": ("base_avg", max),
     "Novel (Inc)": ("inc_avg", max),
     "Base/Inc": ("base_inc", min),
     "Harmonic mean": ("harmonic_mean_avg", max),
+}
+BESIDE_PAPER = {  # by what a reader knows them as: the runs of all seeds
+    "dual features alone": "ablation-features-seed*/separately",
+    "with Resistance": "sss-seed*",
+    "with Resistance and Calibration": "sss-calibration-seed*",
+    "with our gate, mirror images": "sss_gate-seed*",
+    "with our gate, mirror images, Calibration": "sss_gate-calibration-seed*",
+    "mixtures": "sss_bgmm-seed*",
+    "mixtures with our gate, mirror images": "sss_bgmm_gate-seed*",
+    "mixtures with Resistance and Calibration": None,
 }
 COLUMNS = {
     "short": SHORT,
@@ -57,14 +72,61 @@ TERMS = {
 
 def table(benchmark: str, columns: str) -> str:
     """Return the table of all methods on a benchmark, the highest harmonic mean first."""
+    if columns == "paper":
+        return _markdown(["", "Seeds", *SHORT], paper_rows(ROOT / "results" / benchmark))
     groups, wanted = ranked(runs(benchmark)), COLUMNS[columns]
     further = _terms(groups) if columns == "terms" else {}
     if columns == "full":
         further = {"seeds": [str(len(group.results)) for group in groups]}
     cells = {title: _cells(groups, key, best) for title, (key, best) in wanted.items()}
     shown = further | cells if columns == "full" else cells | further
-    lines = [["", *shown], ["---"] * (1 + len(shown))]
-    lines += [[_title(group), *(shown[title][i] for title in shown)] for i, group in enumerate(groups)]
+    rows = [[_title(group), *(shown[title][i] for title in shown)] for i, group in enumerate(groups)]
+    return _markdown(["", *shown], rows)
+
+
+def paper_rows(folder: Path) -> list[list[str]]:
+    """Return the rows of SSS: as the paper prints it, where it does, and ours."""
+    printed = _printed(folder.name)
+    rows = []
+    for name, pattern in BESIDE_PAPER.items():
+        if name in printed:
+            rows.append([f"{name}: paper", "?", *(f"{value:.2f}" for value in printed[name])])
+        if pattern is None:
+            continue
+        (group,) = group_results([Result.read(run) for run in sorted(folder.glob(pattern))])
+        cells = [spread_text(_spread(group, key)) for key, _ in SHORT.values()]
+        rows.append([f"{name}: ours", str(len(group.results)), *cells])
+    return rows
+
+
+def _printed(benchmark: str) -> dict[str, list[float]]:
+    """Return what the paper prints for SSS, and what follows from it, in the order of `SHORT`."""
+    rows = published()
+    (dual,) = (row for row in rows.features if row.decision == "separately")
+    prototypes, mixtures = (
+        next(row for row in rows.on(benchmark, SESSIONS) if row.method == f"SSS ({kind})")
+        for kind in ("prototype", "BGMM")
+    )
+    named = {
+        "dual features alone": dual,
+        "with Resistance and Calibration": prototypes,
+        "mixtures with Resistance and Calibration": mixtures,
+    }
+    return {name: _derived(row.overall, row.inc or ()) for name, row in named.items()}
+
+
+def _derived(overall: Sequence[float], inc: Sequence[float]) -> list[float]:
+    """Return the columns of `SHORT` from the accuracies of each session: overall from 0, novel from 1 on."""
+    base = [
+        (all_ * (BASE_CLASSES + WAY * t) - novel * WAY * t) / BASE_CLASSES
+        for t, (all_, novel) in enumerate(zip(overall[1:], inc, strict=True), start=1)
+    ]
+    harmonic = [2 * b * n / (b + n) for b, n in zip(base, inc, strict=True)]
+    return [fmean(overall), fmean(base), fmean(inc), fmean(base) / fmean(inc), fmean(harmonic)]
+
+
+def _markdown(head: list[str], rows: Iterable[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
     return (
         "".join(f"| {' | '.join(line)} |\n" for line in lines).replace("|  |", "| |").replace(" --- ", "---")
     )

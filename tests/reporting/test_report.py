@@ -491,7 +491,7 @@ def test_browser_tables_equal_result_json(page, report):
 
 @pytest.mark.usefixtures("blank_figures")
 def test_browser_opens_the_measured_cifar100_results(browser, tmp_path):
-    committed = Path(__file__).parents[2] / "results" / "cifar100"
+    committed = Path(__file__).parents[2] / "results" / "cifar100" / "timm-initialisation"
     results = [Result.read(found.parent) for found in sorted(committed.glob("*/result.json"))]
     complaints = []
     tab = browser.new_page()

@@ -1,0 +1,98 @@
+"""Run the commands that made results, several at a time; the same call goes on where it was stopped.
+
+    python scripts/repeat_results.py results/cifar100/commands.txt runs/cifar100 --jobs 4
+
+A line of the file is a command of fairshot whose `--out` is a folder in the destination. One that names the
+folder of another line begins when that line has ended well. At most `--jobs` trainings run at once; on a GPU
+they share it through MPS where that is installed. Commands with `--base` do not train: as many of them run
+beside the trainings.
+"""
+
+import argparse
+import shlex
+import subprocess
+import sys
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairshot.studies.gpu_sharing import shared_gpu
+
+FINISHED = ("result.json", "ablation.md")  # one of them is left by a command that has ended well
+
+
+@dataclass(frozen=True)
+class Command:
+    """A line of the file."""
+
+    words: tuple[str, ...]
+    out: str
+    needs: frozenset[str]  # the folders of other lines
+
+    @property
+    def trains(self) -> bool:
+        return "--base" not in self.words
+
+    def finished(self, destination: Path) -> bool:
+        return any((destination / self.out / name).is_file() for name in FINISHED)
+
+    def run(self, destination: Path) -> int:
+        """Run it in the destination, its output beside its folder; return its exit code."""
+        log = destination / f"{self.out}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("w") as file:
+            run = [sys.executable, "-m", *self.words]
+            return subprocess.run(  # noqa: S603 - this Python, with what the user's own file says
+                run, cwd=destination, stdout=file, stderr=file, check=False
+            ).returncode
+
+
+def read(path: Path) -> list[Command]:
+    """Read the commands of a file; empty lines and those that begin with # are comments."""
+    lines = [line.split("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    words = [tuple(shlex.split(line)) for line in lines if line]
+    if wrong := [each for each in words if each[0] != "fairshot" or "--out" not in each[:-1]]:
+        sys.exit(f"{path}: {shlex.join(wrong[0])!r}: expected a command of fairshot with --out FOLDER")
+    outs = [each[each.index("--out") + 1] for each in words]
+    return [
+        Command(each, out, frozenset(word for word in each if word in outs and word != out))
+        for each, out in zip(words, outs, strict=True)
+    ]
+
+
+def run_all(commands: list[Command], destination: Path, jobs: int) -> list[str]:
+    """Run what is not finished; return the folders of those that failed or whose other line did."""
+    left = [each for each in commands if not each.finished(destination)]
+    ended = {each.out for each in commands} - {each.out for each in left}
+    failed: list[str] = []
+    running: dict[Future[int], Command] = {}
+    with ThreadPoolExecutor(jobs) as training, ThreadPoolExecutor(jobs) as deciding:
+        while left or running:
+            for each in [one for one in left if one.needs <= ended]:
+                left.remove(each)
+                running[(training if each.trains else deciding).submit(each.run, destination)] = each
+            if not running:  # what is left waits for what failed
+                return failed + [each.out for each in left]
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                each, code = running.pop(future), future.result()
+                (failed.append if code else ended.add)(each.out)
+                print(f"{each.out}: {f'failed, see {each.out}.log' if code else 'done'}", flush=True)
+    return failed
+
+
+def main() -> None:
+    """Run the commands of a file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("commands", type=Path)
+    parser.add_argument("destination", type=Path)
+    parser.add_argument("--jobs", type=int, default=1, help="trainings at once")
+    given = parser.parse_args()
+    commands = read(given.commands)
+    with shared_gpu():
+        failed = run_all(commands, given.destination, given.jobs)
+    if failed:
+        sys.exit(f"not finished: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""The script that repeats results runs each command once, after those whose folders it names."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from fairshot.evaluation.result import Result
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTHING_TRAINED = "--set training.epochs=0 --set benchmark.sessions=1"
+
+
+def repeat(commands: Path, destination: Path) -> subprocess.CompletedProcess[str]:
+    script = ROOT / "scripts/repeat_results.py"
+    call = [sys.executable, script, commands, destination, "--jobs", "2"]
+    return subprocess.run(call, capture_output=True, text=True, check=False)
+
+
+def test_a_decision_waits_for_its_training_and_what_is_finished_is_not_repeated(tmp_path):
+    commands, runs = tmp_path / "commands.txt", tmp_path / "runs"
+    commands.write_text(
+        f"fairshot run doodles/sss {NOTHING_TRAINED} --base sss --set method.gamma=0.1 --out decided\n"
+        "# the training comes later in the file\n"
+        f"fairshot run doodles/sss {NOTHING_TRAINED} --out sss\n"
+    )
+    first = repeat(commands, runs)
+    assert first.stdout.splitlines() == ["sss: done", "decided: done"], first.stderr
+    assert Result.read(runs / "decided").base == "sss"
+    assert repeat(commands, runs).stdout == ""
+
+
+def test_a_command_that_fails_is_named_with_those_that_needed_it(tmp_path):
+    commands, runs = tmp_path / "commands.txt", tmp_path / "runs"
+    commands.write_text(
+        "fairshot run doodles/no_such_method --out wrong\n"
+        "fairshot run doodles/sss --base wrong --out decided\n"
+    )
+    failed = repeat(commands, runs)
+    assert failed.returncode == 1
+    assert failed.stderr.strip() == "not finished: wrong, decided"
+    assert "no_such_method" in (runs / "wrong.log").read_text()
+
+
+def test_a_line_that_is_no_command_is_refused(tmp_path):
+    commands = tmp_path / "commands.txt"
+    commands.write_text("rm -r runs\n")
+    refused = repeat(commands, tmp_path / "runs")
+    assert refused.returncode == 1
+    assert "'rm -r runs': expected a command of fairshot" in refused.stderr
+
+
+def test_the_commands_of_committed_results_are_those_that_their_runs_recorded():
+    listed = (ROOT / "results/cifar100/commands.txt").read_text().splitlines()
+    for folder in (ROOT / "results/cifar100").iterdir():
+        if (folder / "result.json").is_file():
+            assert Result.read(folder).command in listed
