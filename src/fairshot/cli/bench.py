@@ -21,6 +21,8 @@ from fairshot.cli.trust import load_trusted
 from fairshot.errors import UserError
 
 if TYPE_CHECKING:
+    from fairshot.benchmarks.stream import LabelledPictures
+    from fairshot.recipes import Recipe
     from fairshot.speed.photo_stores import AccuracyRow, UnknownRow
 
 app = typer.Typer(
@@ -30,21 +32,27 @@ app = typer.Typer(
 )
 
 
+RecipeName = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="RECIPE", help="The recipe whose base session is timed; if not given, SSS on CIFAR-100."
+    ),
+]
+BenchmarkName = Annotated[
+    str | None,
+    typer.Option("--benchmark", help="Train on the pictures of this benchmark, read from its cache, by SSS."),
+]
+Classes = Annotated[int, typer.Option(min=2, help="Base classes of random pictures.")]
+Images = Annotated[int, typer.Option(min=8, help="Random pictures, if no benchmark is named.")]
+
+
 @app.command("train")
 def train_command(
-    recipe: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="RECIPE", help="The recipe whose base session is timed; if not given, SSS on CIFAR-100."
-        ),
-    ] = None,
-    benchmark: Annotated[
-        str | None,
-        typer.Option(help="Train on the pictures of this benchmark, read from its cache, by SSS."),
-    ] = None,
+    recipe: RecipeName = None,
+    benchmark: BenchmarkName = None,
     device: Device = "auto",
-    classes: Annotated[int, typer.Option(min=2, help="Base classes of random pictures.")] = 60,
-    images: Annotated[int, typer.Option(min=8, help="Random pictures, if no benchmark is named.")] = 30_000,
+    classes: Classes = 60,
+    images: Images = 30_000,
     plain_steps: Annotated[int, typer.Option(min=5, help="Steps of plain training that are timed.")] = 30,
     set_: Set = [],  # noqa: B006 - typer copies it
     trust: Trust = False,
@@ -56,22 +64,12 @@ def train_command(
 
     Example: fairshot bench train doodles/sss --device cpu --images 600
     """
-    from fairshot.evaluation.experiment import CommonOptions, load_pictures
-    from fairshot.recipes import default_recipe
-    from fairshot.speed.train import measure_training, random_pictures
+    from fairshot.speed.train import measure_training
     from fairshot.training.hardware import choose_hardware, describe_device
 
-    name = recipe or default_recipe(benchmark or "cifar100")
-    chosen = load_trusted(name, set_, None, trust)
-    if benchmark not in (None, chosen.benchmark.name):
-        raise UserError(f"--benchmark {benchmark}: {name} is a recipe of {chosen.benchmark.name}")
-    fabric, reporter = choose_hardware(device), ConsoleReporter("bench")
-    if benchmark is None:
-        data = random_pictures(chosen, classes, images)
-    else:
-        stream, _ = load_pictures(chosen, CommonOptions(root=root, reporter=reporter))
-        data = stream.base.train
-    rows = measure_training(chosen, fabric, data, plain_steps, reporter)
+    name, chosen, data = _training(recipe, benchmark, classes, images, set_, trust, root)
+    fabric = choose_hardware(device)
+    rows = measure_training(chosen, fabric, data, plain_steps, ConsoleReporter("bench"))
     cells = (
         (
             row.name,
@@ -88,6 +86,59 @@ def train_command(
     times = ("s per\nepoch", "cold\nstart s", "warm\nstart s")
     titles = ("", "images/s", "of matrix\nrate", *times, "peak\nGB", "times\nplain")
     print_table(f"base training of {name} on {describe_device(fabric)}", titles, cells)
+
+
+@app.command("profile")
+def profile_command(
+    recipe: RecipeName = None,
+    benchmark: BenchmarkName = None,
+    device: Device = "auto",
+    classes: Classes = 60,
+    images: Images = 2_560,
+    set_: Set = [],  # noqa: B006 - typer copies it
+    trust: Trust = False,
+    root: Root = None,
+) -> None:
+    """Where the time of a training step goes: convolutions, batch norms, loss, views, optimiser.
+
+    On a GPU it is the time of its kernels, on a CPU that of operations.
+
+    Example: fairshot bench profile doodles/sss --device cpu --images 600
+    """
+    from fairshot.speed.profile import measure_parts
+    from fairshot.training.hardware import choose_hardware, describe_device
+
+    name, chosen, data = _training(recipe, benchmark, classes, images, set_, trust, root)
+    fabric = choose_hardware(device)
+    parts = measure_parts(chosen, fabric, data, ConsoleReporter("bench"))
+    cells = [(row.part, f"{row.milliseconds:.2f}", f"{row.share:.1%}") for row in parts]
+    cells.append(("all", f"{sum(row.milliseconds for row in parts):.2f}", ""))
+    title = f"a training step of {name} on {describe_device(fabric)}"
+    print_table(title, ("", "ms per step", "share"), cells)
+
+
+def _training(
+    recipe: str | None,
+    benchmark: str | None,
+    classes: int,
+    images: int,
+    set_: list[str],
+    trust: bool,
+    root: Path | None,
+) -> tuple[str, Recipe, LabelledPictures]:
+    """Return the name of a recipe, the recipe, and the pictures it is trained on: random ones, or its own."""
+    from fairshot.evaluation.experiment import CommonOptions, load_pictures
+    from fairshot.recipes import default_recipe
+    from fairshot.speed.train import random_pictures
+
+    name = recipe or default_recipe(benchmark or "cifar100")
+    chosen = load_trusted(name, set_, None, trust)
+    if benchmark is None:
+        return name, chosen, random_pictures(chosen, classes, images)
+    if benchmark != chosen.benchmark.name:
+        raise UserError(f"--benchmark {benchmark}: {name} is a recipe of {chosen.benchmark.name}")
+    stream, _ = load_pictures(chosen, CommonOptions(root=root, reporter=ConsoleReporter("bench")))
+    return name, chosen, stream.base.train
 
 
 @app.command("data")
