@@ -32,7 +32,9 @@ SMALL = ["training.batch=8", "model.size=8", "method.sr_width=16"]
         ("aten::addmm", "matrix products of SR and head"),
         ("void at::native::multi_tensor_apply_kernel<FusedSgdMath>", "optimiser and averaged weights"),
         ("aten::_fused_sgd_", "optimiser and averaged weights"),
-        ("aten::grid_sampler_2d", "views"),
+        ("aten::lerp_", "optimiser and averaged weights"),  # of averages, on a CPU
+        ("triton_poi_fused__to_copy_add_clamp_floor_index_lerp_mul_sub_2", "views"),
+        ("aten::index", "views"),
         ("Memcpy DtoD (Device -> Device)", "copies"),
         ("triton_poi_fused_add_7", "other"),
     ],
@@ -56,7 +58,7 @@ def test_a_step_has_its_parts():
     assert sum(row.share for row in parts) == pytest.approx(1)
     named = {row.part for row in parts if row.milliseconds > 0}
     of_a_gpu = {"convolutions, gradient of weights", "convolutions, gradient of images"}
-    assert set(PARTS) - of_a_gpu - {"views", "copies"} <= named
+    assert set(PARTS) - of_a_gpu <= named
 
 
 def test_the_command_prints_them_with_their_sum():
