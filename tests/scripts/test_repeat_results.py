@@ -1,12 +1,19 @@
 """The script that repeats results runs each command once, after those whose folders it names."""
 
+import itertools
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from fairshot.evaluation.result import Result
+from fairshot.recipes import load_recipe
+from support.pages import parse
 
 ROOT = Path(__file__).resolve().parents[2]
+COMMANDS = sorted((ROOT / "results").glob("*/commands.txt"))
 NOTHING_TRAINED = "--set training.epochs=0 --set benchmark.sessions=1"
 
 
@@ -49,8 +56,20 @@ def test_a_line_that_is_no_command_is_refused(tmp_path):
     assert "'rm -r runs': expected a command of fairshot" in refused.stderr
 
 
-def test_the_commands_of_committed_results_are_those_that_their_runs_recorded():
-    listed = (ROOT / "results/cifar100/commands.txt").read_text().splitlines()
-    for folder in (ROOT / "results/cifar100").iterdir():
-        if (folder / "result.json").is_file():
-            assert Result.read(folder).command in listed
+@pytest.mark.parametrize("listed", COMMANDS, ids=lambda path: path.parent.name)
+def test_the_commands_of_committed_results_are_those_that_their_runs_recorded(listed):
+    lines = listed.read_text().splitlines()
+    runs = [found.parent for found in listed.parent.glob("*/result.json")]
+    assert runs
+    for run in runs:
+        assert Result.read(run).command.split(" --out ")[0] in [line.split(" --out ")[0] for line in lines]
+
+
+@pytest.mark.parametrize("listed", COMMANDS, ids=lambda path: path.parent.name)
+def test_every_listed_command_is_one_that_the_command_line_takes(listed):
+    for line in listed.read_text().splitlines():
+        if line and not line.startswith("#"):
+            words = shlex.split(line)[1:]
+            parse(words)
+            changes = [value for key, value in itertools.pairwise(words) if key == "--set"]
+            load_recipe(next(word for word in words if "/" in word), changes)
