@@ -25,7 +25,7 @@ FOLDER = re.compile(r"(\w+)-(?:seed\d+|lite\d-frozen)")
 UNLISTED = {"sss_bgmm"}  # another decision on trainings of SSS: it has tables of its own
 BASE_CLASSES, WAY, SESSIONS = PROTOCOL.base_classes, PROTOCOL.way, PROTOCOL.sessions + 1
 SHORT = {  # by what a column is called: the property of the metrics, and which of its values is bold
-    "Overall": ("overall_avg", None),
+    "Overall": ("overall_avg", max),
     "Base": ("base_avg", max),
     "Novel (Inc)": ("inc_avg", max),
     "Base/Inc": ("base_inc", min),

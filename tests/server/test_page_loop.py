@@ -43,6 +43,24 @@ def undo_all(url: str) -> None:
         pass
 
 
+def test_an_answer_is_asked_again_after_what_it_was_taught_is_undone(
+    servers: dict[str, PageServer], browser: Any, tmp_path: Path
+) -> None:
+    (photo,) = photo_files(tmp_path, "quokka", 1)
+    visit = Visit.begin(browser, servers["photos"].url)
+    page = visit.page
+    before = visit.ask(photo)
+    page.locator("#answer .correct").click()
+    page.locator("#answer .chooser input").fill("quokka")
+    with visit.new_answer():
+        page.keyboard.press("Enter")
+    assert page.locator("#answer .verdict").inner_text() == "quokka"
+    with visit.new_answer():
+        page.locator("#toast button", has_text="Undo").click()
+    visit.shows("#toast", "Undone")
+    assert page.locator("#answer .verdict").inner_text() == before
+
+
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1180), ("dark", 390)])
 def test_a_wrong_answer_is_corrected_and_right_when_asked_again(
     servers: dict[str, PageServer], browser: Any, tmp_path: Path, scheme: str, width: int

@@ -42,7 +42,7 @@ REPLACED = (
         "doodles/sss --processes 2",
         "further processes do not know of the miniature benchmark",
     ),
-    Replaced(r"images=14400000", "images=100", "time"),
+    Replaced(r"images=14376960", "images=100", "time"),
     Replaced(r"(compare) all", r"\1 ncm sss", "time: tests/studies/test_budget.py"),
     Replaced(r"tune cifar100/all", "tune cifar100/teen", "time: tests/studies/test_tuning.py"),
     Replaced(r"training\.epochs=(54|60)", "training.epochs=1", "time"),

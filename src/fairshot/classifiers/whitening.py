@@ -61,7 +61,7 @@ class WithinClassCovariance:
         residual = values - means[labels]
         covariance = torch.einsum("nvd,nve->vde", residual, residual) / len(residual)
         unit = covariance.diagonal(dim1=1, dim2=2).mean(1)[:, None, None].clamp(min=1e-12)
-        return cls(power, means, unit, *torch.linalg.eigh(covariance / unit))
+        return cls(power, means, unit, *_eigh(covariance / unit))
 
     def whitening(self, shrinkage: float) -> Whitening:
         """Shrink the covariance S towards the identity and invert it by half: (S + shrinkage * I) ^ -1/2."""
@@ -208,3 +208,15 @@ class ClassMetrics:
             some = share.nonzero()[:, 0]  # base classes keep to their own metric
             found[some] += share[some, None, None] * torch.einsum("kvd,vde->kve", P[some], metric.double())
         return found
+
+
+def _eigh(matrices: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return eigenvalues and eigenvectors, computed in float64 where float32 is not enough.
+
+    It is not where there are fewer images than features: nearly all eigenvalues are zero then, and equal.
+    """
+    try:
+        values, vectors = torch.linalg.eigh(matrices)
+    except torch.linalg.LinAlgError:
+        values, vectors = torch.linalg.eigh(matrices.double())
+    return values.to(matrices), vectors.to(matrices)

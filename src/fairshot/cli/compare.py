@@ -153,7 +153,7 @@ def _overrides(budget: str | None) -> list[str]:
     except (ValueError, OverflowError):
         images = 0
     if kind != "images" or images < 1:
-        raise UserError(f"--budget {budget}: expected a number of images, such as images=14400000")
+        raise UserError(f"--budget {budget}: expected a number of images, such as images=14376960")
     return [f"training.images={images}"]
 
 

@@ -8,6 +8,7 @@ const SHOWN_BARS = 5;
 const MOST_CANDIDATES = 100;
 
 let asked = 0; // only the answer to the latest question is shown
+let askedImage; // that the answer is about
 
 export const question = new ImageInput(find("#question"), ask, askLive);
 
@@ -16,6 +17,7 @@ const predict = (image, remember) =>
 
 export async function ask(images, remember = true) {
   const current = ++asked;
+  askedImage = images[0];
   if (!images.length) return notice("#answer", "The answer appears here.");
   find("#answer .feedback")?.remove(); // what is said now is not about the former image
   if (remember) hush(); // nor is what was done with it
@@ -23,9 +25,12 @@ export async function ask(images, remember = true) {
   if (current === asked) show("#answer", shown);
 }
 
+document.addEventListener("undone", () => askedImage && ask([askedImage], false)); // what does it say now?
+
 // Frames of the camera are not kept among the pictures asked lately: there would be nothing else.
 async function askLive(frame, isOpen) {
   const current = ++asked;
+  askedImage = undefined;
   const shown = await answer(frame, false);
   if (current === asked && isOpen()) show("#answer", shown);
 }
@@ -35,6 +40,7 @@ async function answer(image, remember) {
     const [prediction] = await predict(image, remember);
     return await answerCard(prediction, image);
   } catch (error) {
+    askedImage = undefined; // it would be refused again
     return warning(error.message);
   }
 }

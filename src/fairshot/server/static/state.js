@@ -18,6 +18,12 @@ export function tellChange() {
   document.dispatchEvent(new Event("changed"));
 }
 
+// What was answered before may be another answer now.
+export function tellUndone() {
+  tellChange();
+  document.dispatchEvent(new Event("undone"));
+}
+
 export const hush = () => (find("#toast").hidden = true);
 
 // Say something at the bottom of the page, or of the dialog that is open over it.
@@ -38,7 +44,7 @@ export const sayProblem = (error) => toast(make("span", "", error.message));
 async function undoHere() {
   try {
     const { sentence } = await call("undo", {});
-    tellChange();
+    tellUndone();
     toast(make("span", "", `Undone: ${sentence}`));
   } catch (error) {
     sayProblem(error);

@@ -1,7 +1,7 @@
 // Teach: a name, examples, and a report of what the class does to others.
 import { attempt, call, find, form, label, make, notice, number, onClick, pictures, thumbnails, warning } from "./dom.js";
 import { ImageInput } from "./images.js";
-import { tellChange } from "./state.js";
+import { tellChange, tellUndone } from "./state.js";
 
 export const examples = new ImageInput(find("#examples"), () => {});
 
@@ -37,7 +37,7 @@ async function reportCard(report) {
 // Take back the last change, whatever it was, and say so.
 export async function undo(where) {
   const undone = async () => make("div", "card", `Undone: ${(await call("undo", {})).sentence}`);
-  if (await attempt(where, undone)) tellChange();
+  if (await attempt(where, undone)) tellUndone();
 }
 
 onClick(find("#dry-run"), () => teach(true));
