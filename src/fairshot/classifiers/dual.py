@@ -305,11 +305,8 @@ class DualClassifier:
         assert gate is not None
         if memory is None:
             return gate
-        kept = gate.values(memory.kept)
-        moved = bounded_calibration.moved_within(
-            gate.prototypes, kept, memory.owner, memory.alpha, self.bounds
-        )
-        return replace(gate, prototypes=moved)
+        projected = replace(memory, labelled=gate.prototypes, kept=gate.values(memory.kept))
+        return replace(gate, prototypes=bounded_calibration.prototypes(projected, self.bounds))
 
     @property
     def classes(self) -> int:
