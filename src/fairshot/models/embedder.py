@@ -147,17 +147,14 @@ class Embedder(nn.Module):
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return g and g~ of images (N, C, H, W) in [0, 1]."""
-        return self.with_tilde(self.backbone(self.normalised(images)))
+        g = self.backbone(self.normalised(images))
+        return g, g if self.sr is None else self.sr(g)
 
     def normalised(self, images: Tensor) -> Tensor:
         """Normalise images in [0, 1] by mean and standard deviation; in training they are counted."""
         if self.training:
             self.images_passed += len(images)
         return (images - self.mean) / self.std
-
-    def with_tilde(self, g: Tensor) -> tuple[Tensor, Tensor]:
-        """Return g and g~."""
-        return g, g if self.sr is None else self.sr(g)
 
     @property
     def device(self) -> torch.device:
