@@ -25,11 +25,12 @@ NOTED = (
 class AnotherTraining(UserError):
     """A folder holds checkpoints of another network or of a training on other images."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        super().__init__(
-            f"{folder} holds the training of another network or on other images, with which this one cannot "
-            "go on; remove it, or give another folder"
+    folder: Path
+
+    def __str__(self) -> str:
+        return (
+            f"{self.folder} holds the training of another network or on other images, with which this one "
+            "cannot go on; remove it, or give another folder"
         )
 
 

@@ -35,9 +35,6 @@ class ViewSettings(Settings):
         description="Share of the picture that a crop shows; above 1 the view reaches beyond the picture.",
     )
     crop_ratio: PositiveRange = Field((3 / 4, 4 / 3), description="Width of a crop divided by its height.")
-    # torchvision: boxes of whole pixels, drawn again until one fits, and cropped before they are resized;
-    # continuous: boxes of any size at any place, cut down to the picture, whose edges read their neighbours
-    # padded: the whole picture, moved by up to `padding` pixels, black beyond it
     crop_rule: Literal["torchvision", "continuous", "padded"] = Field(
         "torchvision",
         description="How crops are drawn: boxes of whole pixels, of any size at any place, or the whole "
