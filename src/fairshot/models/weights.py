@@ -25,14 +25,8 @@ from fairshot.models.presets import PRESETS, Preset
 from fairshot.tensor_files import read_tensors, write_tensors
 
 Tensors = dict[str, Tensor]
-NESTED = (
-    "state_dict",
-    "model_state_dict",
-    "model",
-    "net",
-    "params",
-    "weights",
-)  # where checkpoints have them
+# keys under which checkpoints have them
+NESTED = ("state_dict", "model_state_dict", "model", "net", "params", "weights")
 HEADS = ("fc.", "classifier.", "head.")  # what classifiers behind a backbone are called
 UNREADABLE = (RuntimeError, ValueError, LookupError, EOFError, TypeError, AttributeError, BadZipFile)
 STATISTIC = "num_batches_tracked"  # of batch norms, which old files lack and nothing here uses

@@ -13,13 +13,8 @@ from fairshot.training.checkpoints import Checkpoint
 
 Row = dict[str, float]  # of the training curve: step, epoch, loss, learning_rate, images_per_second
 SAME = ("digest", "steps_per_epoch")  # in a checkpoint of the same training
-NOTED = (
-    *SAME,
-    "history",
-    "seconds",
-    "epoch_seconds",
-    "compile_seconds",
-)  # in a checkpoint beside its tensors
+# in a checkpoint beside its tensors
+NOTED = (*SAME, "history", "seconds", "epoch_seconds", "compile_seconds")
 
 
 class AnotherTraining(UserError):
