@@ -8,7 +8,6 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fairshot.classifiers.bounded_calibration import Entry
 from fairshot.classifiers.decision_settings import DecisionSettings, MixtureSettings, PrototypeSettings
 from fairshot.classifiers.dual import DualClassifier
 from fairshot.methods.method import Method, MethodSettings
@@ -140,15 +139,6 @@ class DualMethod(Method[SettingsT], Generic[SettingsT]):
     def adapt(self, features: Features) -> None:
         """Calibrate h with unlabelled images."""
         self.classifier = self.classifier.adapt(features)
-
-    @property
-    def journal(self) -> tuple[Entry, ...]:
-        """What each batch of unlabelled images did, if Calibration is bounded."""
-        return self.classifier.journal
-
-    def rollback(self, batches: int = 1) -> None:
-        """Undo the last batches of unlabelled images, if Calibration is bounded."""
-        self.classifier = self.classifier.rollback(batches)
 
     def scores(self, features: Features, novel_only: bool = False) -> Tensor:
         """Return the scores of the features that decide (Algorithm 1)."""
