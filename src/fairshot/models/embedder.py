@@ -164,7 +164,7 @@ class Embedder(nn.Module):
     def embed(
         self,
         pictures: Pictures,
-        views: FlipViews = FlipViews(),  # noqa: B008 - it is immutable
+        views: FlipViews = FlipViews(),
         reporter: Reporter = SILENT,
     ) -> Features:
         """Embed the views of pictures that classifiers compare."""
