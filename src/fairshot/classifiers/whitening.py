@@ -156,7 +156,7 @@ class ClassCovariances:
         return cls(*torch.linalg.eigh(torch.stack(own) + shrinkage * matrix @ matrix))
 
     def _scales(self, share: float) -> torch.Tensor:
-        """Put a share of the own covariance in the place of the identity, all classes' one, and invert."""
+        """Invert the covariance along its directions: a share is the class's own, the rest the identity."""
         return 1 / (1 - share + share * self.variances.clamp(min=0))
 
     def metrics(self, share: float) -> torch.Tensor:

@@ -62,7 +62,7 @@ def model_settings(name: str, weights: str | None = None) -> ModelSettings:
 
 
 def _section_of(name: str) -> dict[str, Any]:
-    """Return how a backbone of timm wants its pictures, as timm records it."""
+    """Return the section `model` of a backbone of timm, with the input that timm records."""
     wanted = timm.get_pretrained_cfg(name)
     size = wanted.input_size[-1]
     return {
@@ -170,7 +170,7 @@ def _shrink_stem(model: nn.Module, settings: ModelSettings, channels: int) -> No
 
 
 def stages(backbone: nn.Module) -> list[nn.Sequential]:
-    """Split a residual network into its stages, which share its weights; one after the other they are it."""
+    """Split a residual network into its stages, which share its weights and are applied in this order."""
     match backbone:
         case SmallResNet():
             each = len(backbone.stages) // 3
