@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fairshot.errors import DamagedFile, FileRefused
 from fairshot.files import write_atomically
@@ -33,6 +33,12 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 Model = TypeVar("Model", bound=BaseModel)
+
+
+class Document(BaseModel):
+    """Values that are kept in a JSON file; keys that are not among its fields are refused."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class BadYAML(ValueError):

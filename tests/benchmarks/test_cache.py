@@ -72,7 +72,6 @@ def test_other_contents_orders_and_transforms_are_other_sets(store, tmp_path, de
     cached_pictures(paths, KEEP)
     _same(cached_pictures(paths[::-1], KEEP), arrays[::-1])
     assert cached_pictures(paths, Resize(7, square=True)).pictures[0].shape == (7, 7, 3)
-    assert cached_pictures(paths, KEEP, channels=1).pictures[0].shape[2] == 1
     state = paths[0].stat()
     with paths[0].open("r+b") as file:  # an edit that hides behind its old size and time is still seen
         file.seek(54)
@@ -80,7 +79,7 @@ def test_other_contents_orders_and_transforms_are_other_sets(store, tmp_path, de
     os.utime(paths[0], ns=(state.st_atime_ns, state.st_mtime_ns))
     arrays[0][-1, 0, 2] ^= 1
     _same(cached_pictures(paths, KEEP), arrays)
-    assert len(list(store.glob("*.pixels"))) == 5
+    assert len(list(store.glob("*.pixels"))) == 4
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "grow", "index", "no index", "no pixels", "empty"])

@@ -1,6 +1,7 @@
 """Own folders of photographs: a split drawn by seed, kept, and replayed."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from fairshot.benchmarks.image_folder import Split, TooFewImages, draw_split, load_folder, replay_folder
+from fairshot.benchmarks import image_folder
+from fairshot.benchmarks.cache import Resize
+from fairshot.benchmarks.image_folder import Split, TooFewImages, draw_split
 from fairshot.benchmarks.stream import Stream, StreamSettings
 from fairshot.errors import BadImage, FileRefused, PathUnusable
+from fairshot.progress import SILENT
 
 DEFAULTS = StreamSettings()
+LOADING = {"reporter": SILENT, "resize": Resize(256, enlarge=False)}
+load_folder = partial(image_folder.load_folder, **LOADING)
+replay_folder = partial(image_folder.replay_folder, **LOADING)
 
 
 def _photo(path: Path, class_number: int, number: int) -> None:

@@ -1,6 +1,7 @@
 """DualClassifier: one object decides, and what it decides does not depend on how it got there."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairshot.classifiers.bounded_calibration import moved_within
+from fairshot.classifiers import bounded_calibration
 from fairshot.classifiers.decision_settings import MixtureSettings, PrototypeSettings
 from fairshot.classifiers.dual import DualClassifier
 from fairshot.classifiers.gate import TransferableClassifier
@@ -174,8 +175,8 @@ def test_a_gate_goes_with_bounded_calibration_in_its_own_space():
     assert adapted.memory is not None
     memory, gate = adapted.memory, adapted.gate
     assert isinstance(gate, TransferableClassifier)
-    kept = gate.values(memory.kept)
-    expected = moved_within(gate.prototypes, kept, memory.owner, memory.alpha, chosen.bounds)
+    projected = replace(memory, labelled=gate.prototypes, kept=gate.values(memory.kept))
+    expected = bounded_calibration.prototypes(projected, chosen.bounds)
     images = gate.values(TESTS["g"])
     plain = torch.cosine_similarity(images[:, None], expected[None], dim=-1).mean(-1)
     biased = gate.novel_bias("unbiased", torch.tensor(1.0)).added_to(plain[:, BASE:])

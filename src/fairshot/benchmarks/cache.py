@@ -35,6 +35,7 @@ from fairshot.files import write_atomically
 from fairshot.progress import SILENT, Reporter
 
 VERSION = b"1"
+CHANNELS = 3  # of every picture in the cache; a grey file gives three equal ones
 KEY = re.compile(rb"[0-9a-f]{32}")
 BLOCK = 2**24  # bytes under one checksum
 CHUNK = 32  # files that a worker decodes at once
@@ -87,7 +88,6 @@ class CachedPictures:
 def cached_pictures(
     files: Sequence[Path],
     resize: Resize,
-    channels: int = 3,
     reporter: Reporter = SILENT,
     folder: Path | None = None,
 ) -> CachedPictures:
@@ -95,14 +95,14 @@ def cached_pictures(
     folder = folder or cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        key = _content_key(folder, files, resize, channels, reporter)
-        cached = _open(folder, key, channels)
+        key = _content_key(folder, files, resize, reporter)
+        cached = _open(folder, key)
         if cached is None:
             with _locked(folder / f".{key}.lock", reporter):
-                cached = _open(folder, key, channels)  # another process may have built it meanwhile
+                cached = _open(folder, key)  # another process may have built it meanwhile
                 if cached is None:
-                    _build(folder, key, files, resize, channels, reporter)
-                    cached = _open(folder, key, channels)
+                    _build(folder, key, files, resize, reporter)
+                    cached = _open(folder, key)
     except OSError as problem:
         raise PathUnusable(
             folder, f"cannot be used as picture cache: {problem}; set FAIRSHOT_CACHE to another folder"
@@ -127,11 +127,9 @@ def _locked(path: Path, reporter: Reporter) -> Iterator[None]:
         lock.release()
 
 
-def _content_key(
-    folder: Path, files: Sequence[Path], resize: Resize, channels: int, reporter: Reporter
-) -> str:
+def _content_key(folder: Path, files: Sequence[Path], resize: Resize, reporter: Reporter) -> str:
     """Return the key of a set: a digest of the contents of its files and of what is made of them."""
-    contents = hashlib.blake2b(VERSION + f"{resize} {channels} {image_formats()}".encode(), digest_size=16)
+    contents = hashlib.blake2b(VERSION + f"{resize} {CHANNELS} {image_formats()}".encode(), digest_size=16)
     state = contents.copy()
     chunks = [files[first : first + CHUNK] for first in range(0, len(files), CHUNK)]
     with ThreadPoolExecutor(8) as threads:  # they wait for disks, so more than there are cores
@@ -165,7 +163,7 @@ def _digest(path: Path) -> bytes:
         return str(problem.errno).encode()
 
 
-def _open(folder: Path, key: str, channels: int) -> CachedPictures | None:
+def _open(folder: Path, key: str) -> CachedPictures | None:
     """Map a set into memory if it exists and is undamaged."""
     try:
         with np.load(folder / f"{key}.npz", allow_pickle=False) as index:
@@ -177,9 +175,9 @@ def _open(folder: Path, key: str, channels: int) -> CachedPictures | None:
         return None
     if not np.array_equal(_checksums(buffer), checksums):
         return None
-    lengths = sizes.prod(axis=1) * channels
+    lengths = sizes.prod(axis=1) * CHANNELS
     offsets: Ints = np.cumsum(lengths) - lengths
-    return CachedPictures(Pictures(buffer, offsets, sizes, channels), unreadable)
+    return CachedPictures(Pictures(buffer, offsets, sizes, CHANNELS), unreadable)
 
 
 def _mapped(file: IO[bytes]) -> Bytes:
@@ -194,16 +192,14 @@ def _checksums(buffer: Bytes) -> Ints:
         return np.array(list(threads.map(zlib.crc32, blocks)), dtype=np.int64)
 
 
-def _build(
-    folder: Path, key: str, files: Sequence[Path], resize: Resize, channels: int, reporter: Reporter
-) -> None:
+def _build(folder: Path, key: str, files: Sequence[Path], resize: Resize, reporter: Reporter) -> None:
     """Decode all files and write the set."""
     sizes: list[tuple[int, ...]] = []
     unreadable: dict[int, str] = {}
     partial, pixels = folder / f"{key}.partial", folder / f"{key}.pixels"
     try:
         with partial.open("wb") as file, reporter.track("decoding pictures", len(files)) as advance:
-            for chunk in _decoded(files, resize, channels):
+            for chunk in _decoded(files, resize):
                 for image in chunk:
                     if isinstance(image, str):
                         unreadable[len(sizes)] = image
@@ -228,24 +224,23 @@ def _build(
     write_atomically(folder / f"{key}.npz", index.getvalue())
 
 
-def _decoded(files: Sequence[Path], resize: Resize, channels: int) -> Iterator[list[Bytes | str]]:
+def _decoded(files: Sequence[Path], resize: Resize) -> Iterator[list[Bytes | str]]:
     """Decode files on all cores, in their order, a chunk at a time."""
-    processes = min(
-        joblib.cpu_count(), -(-len(files) // (4 * CHUNK))
-    )  # starting one takes longer than few files
+    # starting a process takes longer than decoding few files
+    processes = min(joblib.cpu_count(), -(-len(files) // (4 * CHUNK)))
     with joblib.Parallel(max(processes, 1), return_as="generator", idle_worker_timeout=10) as parallel:
         for start in range(0, len(files), WAVE):
             wave = files[start : start + WAVE]
             chunks = [wave[first : first + CHUNK] for first in range(0, len(wave), CHUNK)]
-            yield from parallel(joblib.delayed(_decode)(chunk, resize, channels) for chunk in chunks)
+            yield from parallel(joblib.delayed(_decode)(chunk, resize) for chunk in chunks)
 
 
-def _decode(files: Sequence[Path], resize: Resize, channels: int) -> list[Bytes | str]:
+def _decode(files: Sequence[Path], resize: Resize) -> list[Bytes | str]:
     """Decode a chunk of files; instead of a picture that cannot be read return the reason."""
     images: list[Bytes | str] = []
     for path in files:
         try:
-            images.append(resize.apply(read_image(path, channels)))
+            images.append(resize.apply(read_image(path, CHANNELS)))
         except BadImage as problem:
             images.append(problem.reason)
     return images

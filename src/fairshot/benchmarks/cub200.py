@@ -76,10 +76,9 @@ def _check(folder: Path, train: list[Path], test: list[Path]) -> None:
     """Refuse wrong counts, and a training split without the images that the official lists train on."""
     listed = {tuple(line.split("/")[-2:]) for line in read_list("cub200")}
     trained = [(path.parent.name, path.name) for path in train]
-    expected = {name: (train_images, test_images) for name, train_images, test_images in cub200_counts()}
     for kind, names, counts in (
-        ("training", [name for name, _ in trained], {name: count for name, (count, _) in expected.items()}),
-        ("test", [path.parent.name for path in test], {name: count for name, (_, count) in expected.items()}),
+        ("training", [name for name, _ in trained], {name: count for name, count, _ in cub200_counts()}),
+        ("test", [path.parent.name for path in test], {name: count for name, _, count in cub200_counts()}),
         ("listed training", [pair[0] for pair in trained if pair in listed], Counter(n for n, _ in listed)),
     ):
         check_counts(DATASET, folder, kind, Counter(names), counts)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Self
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from fairshot.benchmarks.cache import Resize, cached_pictures
 from fairshot.benchmarks.images import is_image_name
 from fairshot.benchmarks.pictures import Ints, Pictures
 from fairshot.benchmarks.stream import Protocol, Stream, StreamSettings, number_sessions, resolve_protocol
-from fairshot.documents import read_model, write_json
+from fairshot.documents import Document, read_model, write_json
 from fairshot.errors import BadImage, BadSetting, PathUnusable, UserError
-from fairshot.progress import SILENT, Reporter
+from fairshot.progress import Reporter
 
 FILE_NAME = "split.json"
-RESIZE = Resize(256, enlarge=False)
 TEST_SHARE = 0.2  # of the images of each class
 SHOTS, WAY, BASE_SHARE = 5, 5, 0.6  # by default
 FEWEST_CLASSES = 3
@@ -48,20 +48,16 @@ def _inside_the_folder(name: str) -> str:
 FileName = Annotated[str, AfterValidator(_inside_the_folder)]
 
 
-class ClassSplit(BaseModel):
+class ClassSplit(Document, frozen=True):
     """The images of a class, by file names relative to the folder of photographs."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     train: tuple[FileName, ...]
     test: tuple[FileName, ...]
 
 
-class Split(BaseModel):
+class Split(Document, frozen=True):
     """The classes and images of each session, from which the same stream is made again."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     seed: int
     base_classes: int = Field(ge=1)
@@ -126,11 +122,7 @@ def _session_line(title: str, classes: tuple[ClassSplit, ...]) -> str:
 
 
 def load_folder(
-    photos: Path,
-    settings: StreamSettings,
-    seed: int,
-    reporter: Reporter = SILENT,
-    resize: Resize = RESIZE,
+    photos: Path, settings: StreamSettings, seed: int, reporter: Reporter, resize: Resize
 ) -> tuple[Stream, Split]:
     """Draw a split of `photos/<class>/*` by seed, and return its stream; unreadable files are skipped."""
     by_class, skipped = _list_files(photos)
@@ -143,7 +135,7 @@ def load_folder(
     return _stream(photos, split, files, cached.pictures), split
 
 
-def replay_folder(photos: Path, split: Split, reporter: Reporter = SILENT, resize: Resize = RESIZE) -> Stream:
+def replay_folder(photos: Path, split: Split, reporter: Reporter, resize: Resize) -> Stream:
     """Return the stream of a split that was drawn earlier; its images must still be in the folder."""
     files = [file for each in split.classes for file in (*each.train, *each.test)]
     cached = cached_pictures([photos / file for file in files], resize, reporter=reporter)
@@ -208,15 +200,7 @@ def draw_split(
             shot_seed = seed if settings.shot_seed is None else settings.shot_seed
             train = np.random.default_rng([shot_seed, index]).permutation(train).tolist()[: protocol.shots]
         classes.append(ClassSplit(name=name, train=tuple(train), test=tuple(test)))
-    return Split(
-        seed=seed,
-        base_classes=protocol.base_classes,
-        way=protocol.way,
-        shots=protocol.shots,
-        sessions=protocol.sessions,
-        classes=tuple(classes),
-        skipped=skipped,
-    )
+    return Split(seed=seed, **asdict(protocol), classes=tuple(classes), skipped=skipped)
 
 
 def _usual_protocol(classes: int) -> Protocol:

@@ -59,16 +59,13 @@ class Pictures:
     @classmethod
     def concatenate(cls, parts: Sequence[Pictures]) -> Pictures:
         """Concatenate selections; pixels are copied only if their buffers differ."""
-        channels = {part.channels for part in parts}
-        if len(channels) != 1:
-            raise ValueError(f"pictures of one set share their channels; got {sorted(channels)}")
         if any(part.buffer is not parts[0].buffer for part in parts):
             return cls.from_list([picture for part in parts for picture in part])
         return cls(
             buffer=parts[0].buffer,
             offsets=np.concatenate([part.offsets for part in parts]),
             sizes=np.concatenate([part.sizes for part in parts]),
-            channels=channels.pop(),
+            channels=parts[0].channels,
         )
 
     def __len__(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -96,12 +96,11 @@ class BGMM:
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return all that has been learnt."""
         found: dict[str, torch.Tensor] = {}
-        for kind, part in (("base", self.base), ("novel", self.novel)):
-            if part is not None:
-                for section in (part.fit.prior, part.fit.posterior, part.fit):
-                    found |= {
-                        f"{kind}.{_key(section, name)}": getattr(section, name) for name in _names(section)
-                    }
+        for kind, part in zip(("base", "novel"), self._parts, strict=False):
+            sections = {"prior": part.fit.prior, "posterior": part.fit.posterior, "fit": part.fit}
+            for name, section in sections.items():
+                tensors = {k: v for k, v in vars(section).items() if isinstance(v, torch.Tensor)}
+                found |= {f"{kind}.{name}.{key}": value for key, value in tensors.items()}
         return found
 
     @classmethod
@@ -111,8 +110,7 @@ class BGMM:
         """Return what `tensors` was taken from; the rest are settings."""
         parts: dict[str, Mixtures] = {}
         for kind in ("base", "novel"):
-            own = {k.removeprefix(f"{kind}."): v for k, v in tensors.items() if k.startswith(f"{kind}.")}
-            if own:
+            if own := _section(tensors, f"{kind}."):
                 components = own["posterior.means"].shape[1]
                 prior = Prior(**_section(own, "prior."), concentration=1 / components, freedom=freedom)
                 fit = Fit(prior, Posterior(**_section(own, "posterior.")), **_section(own, "fit."))
@@ -122,15 +120,6 @@ class BGMM:
     @property
     def _parts(self) -> list[Mixtures]:
         return [self.base] if self.novel is None else [self.base, self.novel]
-
-
-def _names(section: Prior | Posterior | Fit) -> list[str]:
-    """The tensors of a section, by their names."""
-    return [f.name for f in fields(section) if isinstance(getattr(section, f.name), torch.Tensor)]
-
-
-def _key(section: Prior | Posterior | Fit, name: str) -> str:
-    return f"{type(section).__name__.lower()}.{name}"
 
 
 def _section(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

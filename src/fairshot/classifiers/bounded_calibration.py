@@ -25,6 +25,7 @@ from fairshot.classifiers.prototypes import class_sums
 from fairshot.classifiers.similarity import similarity
 
 AT_ONCE = 256  # samples that are compared with all before them
+COPIES = 0.9999  # cosine above which two samples of a class are copies: nearly the same bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,6 @@ class Bounds:
     threshold: float  # r of eq. 10
     at_most: int  # R of eq. 10: samples a class keeps
     drift: float  # farthest a prototype may move, as a share of the way to the nearest other class
-    copies: float = 0.9999  # cosine above which two samples of a class are copies: nearly the same bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,17 +106,11 @@ def absorb(state: Calibration, features: torch.Tensor, ids: torch.Tensor, bounds
 
 
 def prototypes(state: Calibration, bounds: Bounds) -> torch.Tensor:
-    """Eq. 9 within bounds: the calibrated prototypes (C, V, d)."""
-    return moved_within(state.labelled, state.kept, state.owner, state.alpha, bounds)
-
-
-def moved_within(
-    labelled: torch.Tensor, kept: torch.Tensor, owner: torch.Tensor, alpha: torch.Tensor, bounds: Bounds
-) -> torch.Tensor:
-    """Move labelled prototypes (C, V, d) towards the samples (K, V, d) that they own, within bounds."""
-    sums, counts = class_sums(kept, owner, range(len(labelled)))
+    """Eq. 9 within bounds: the labelled prototypes (C, V, d), moved towards the samples of their classes."""
+    labelled = state.labelled
+    sums, counts = class_sums(state.kept, state.owner, range(len(labelled)))
     # alpha * (counts / R) times the mean of the samples less the labelled prototype
-    weight = alpha.to(sums) / bounds.at_most
+    weight = state.alpha.to(sums) / bounds.at_most
     step = weight[:, None, None] * (sums - counts[:, None, None] * labelled)
     farthest = bounds.drift * _distance_to_nearest(labelled)
     length: torch.Tensor = torch.linalg.vector_norm(step, dim=-1)
@@ -180,7 +174,7 @@ def _repeated(candidates: torch.Tensor, bounds: Bounds) -> torch.Tensor:
     repeated = torch.zeros(len(candidates), dtype=torch.bool, device=candidates.device)
     for start in range(0, len(candidates), AT_ONCE):
         end = start + AT_ONCE
-        alike = similarity(candidates[start:end], candidates[:end]) > bounds.copies
+        alike = similarity(candidates[start:end], candidates[:end]) > COPIES
         repeated[start:end] = alike.tril(start - 1).any(1)
         if (~repeated[:end]).sum() >= bounds.at_most:
             break

@@ -22,6 +22,7 @@ from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from fairshot.classifiers import bounded_calibration
 from fairshot.classifiers.bgmm import BGMM
@@ -91,13 +92,10 @@ class DualClassifier:
 
     def extend(self, features: Features, labels: Tensor) -> Self:
         """Add new classes, whose ids follow the known ones; labelled images of known classes refine them."""
-        known, new = split_known(labels, self.classes)
+        _, new = split_known(labels, self.classes)
         weights = features.get("weights")
         _check_weights(self.settings, weights)
-        of_known = None if weights is None else weights[known]
-        counts = self.counts + labels[known].bincount(of_known, minlength=self.classes)
-        if new:
-            counts = torch.cat([counts, labels.bincount(weights)[new.start :]])
+        counts = pad(self.counts, (0, len(new))) + labels.bincount(weights, minlength=self.classes)
         gate = self.gate
         if gate is not None:
             # In float64 a class comes out the same whether it is learnt alone or with others.
@@ -242,7 +240,7 @@ class DualClassifier:
             yield Scores(transferable, specific, pre)
 
     def _replaced(self, scores: Tensor, bare: Tensor, own: tuple[Tensor, Tensor]) -> Tensor:
-        """Put in scores that have no bias yet: those of the own classes or, in another space, all."""
+        """Replace the scores of the own classes, or all if shots whiten the space; `bare` has no bias yet."""
         assert self.gate is not None
         biased = self._with_bias(bare.float())
         return scores.index_put(own, biased[own]) if self.gate.scatter is None else biased
@@ -305,11 +303,8 @@ class DualClassifier:
         assert gate is not None
         if memory is None:
             return gate
-        kept = gate.values(memory.kept)
-        moved = bounded_calibration.moved_within(
-            gate.prototypes, kept, memory.owner, memory.alpha, self.bounds
-        )
-        return replace(gate, prototypes=moved)
+        projected = replace(memory, labelled=gate.prototypes, kept=gate.values(memory.kept))
+        return replace(gate, prototypes=bounded_calibration.prototypes(projected, self.bounds))
 
     @property
     def classes(self) -> int:

@@ -82,7 +82,7 @@ class TransferableClassifier:
         shrinkage: float,
         metrics: torch.Tensor | None = None,
     ) -> TransferableClassifier:
-        """Know the base classes in the whitened space, with metrics of their own or none."""
+        """Make the classifier of the base classes in the whitened space, each with its own metric or none."""
         space = covariance.whitening(shrinkage)
         own = None if metrics is None else ClassMetrics.of_base(metrics)
         return cls.of_base(space.transform_tukey(covariance.means), counts, space, own)
@@ -95,7 +95,7 @@ class TransferableClassifier:
         space: Whitening | None = None,
         metrics: ClassMetrics | None = None,
     ) -> TransferableClassifier:
-        """Know the base classes by their prototypes (B, V, d) in a space, or as they are without one."""
+        """Make the classifier of base prototypes (B, V, d) in a space, or of features as they are."""
         base, counts = base.clone(), counts.clone()  # a file of tensors refuses those that share memory
         return cls(len(base), space, metrics, base, counts, base.new_empty(0, 2), base.new_empty(0))
 
@@ -173,10 +173,8 @@ class TransferableClassifier:
         """Take further shots of known classes: prototypes, noise and margins as if they had come before."""
         means, counts = calibrate_labelled(self.prototypes, self.counts, shots.values, labels)
         novel = slice(self.base_classes, len(counts))
-        pooled = pooled_noise(
-            (self.noise, self.prototypes[novel], self.counts[novel]),
-            (shots.values, labels, range(self.base_classes, len(counts))),
-        )
+        earlier = self.noise, self.prototypes[novel], self.counts[novel]
+        pooled = noise(shots.values, labels, range(self.base_classes, len(counts)), earlier)
         refined = replace(self, prototypes=means, counts=counts, noise=pooled.to(self.noise))
         of_novel = labels >= self.base_classes
         if not bool(of_novel.any()):
@@ -389,34 +387,28 @@ def cosine(xx: torch.Tensor, xy: torch.Tensor, yy: torch.Tensor) -> torch.Tensor
     return (xy / (xx.clamp(min=1e-12).sqrt() * yy.clamp(min=1e-12).sqrt())).mean(-1)
 
 
-def noise(features: torch.Tensor, labels: torch.Tensor, classes: range) -> torch.Tensor:
-    """Variance within each class and squared length of its mean, summed over the views (K, 2)."""
+def noise(
+    features: torch.Tensor,
+    labels: torch.Tensor,
+    classes: range,
+    earlier: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None = None,
+) -> torch.Tensor:
+    """Variance within each class and squared length of its mean, summed over the views (K, 2).
+
+    `earlier` are the noise (K, 2), means (K, V, d) and counts (K,) of earlier samples of these classes, which
+    are pooled with the samples given.
+    """
     sums, counts = class_sums(features, labels, classes)
     squares, _ = class_sums(features.double().square().sum((1, 2), keepdim=True), labels, classes)
+    squares, changed = squares.flatten(), counts > 0
+    if earlier is not None:
+        known, means, before = (each.double() for each in earlier)
+        squares = known[:, 0] * (before - 1).clamp(min=0) + before * means.square().sum((1, 2)) + squares
+        sums, counts = before[:, None, None] * means + sums, before + counts
     length = sums.square().sum((1, 2)) / counts.square().clamp(min=1)
-    variance = (squares[:, 0, 0] - counts * length).clamp(min=0) / (counts - 1).clamp(min=1)
-    return torch.stack([variance, length], dim=1)
-
-
-def pooled_noise(
-    earlier: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
-    later: tuple[torch.Tensor, torch.Tensor, range],
-) -> torch.Tensor:
-    """`noise` (K, 2) of classes over earlier and later samples together.
-
-    `earlier` are noise, means (K, V, d) and counts (K,) of the classes, `later` samples with their labels and
-    the ids of these classes.
-    """
-    (known, means, counts), (features, labels, classes) = earlier, later
-    sums, added = class_sums(features, labels, classes)
-    squares, _ = class_sums(features.double().square().sum((1, 2), keepdim=True), labels, classes)
-    n, total = counts.double(), counts.double() + added
-    # sums of squares: within the earlier samples and around zero, then around the mean of all
-    first = known[:, 0].double() * (n - 1).clamp(min=0) + n * means.double().square().sum((1, 2))
-    length = (n[:, None, None] * means.double() + sums).square().sum((1, 2)) / total.square().clamp(min=1)
-    variance = (first + squares[:, 0, 0] - total * length).clamp(min=0) / (total - 1).clamp(min=1)
-    pooled = torch.stack([variance, length], dim=1)
-    return torch.where((added > 0)[:, None], pooled, known.double())
+    variance = (squares - counts * length).clamp(min=0) / (counts - 1).clamp(min=1)
+    found = torch.stack([variance, length], dim=1)
+    return found if earlier is None else torch.where(changed[:, None], found, known)
 
 
 def noise_ratio(noise: torch.Tensor, shots: torch.Tensor) -> torch.Tensor:

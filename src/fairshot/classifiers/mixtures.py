@@ -137,12 +137,7 @@ def decay(weights: torch.Tensor, means: torch.Tensor, novel: torch.Tensor, gamma
 
 
 def calibrate_mixtures(
-    mixtures: Mixtures,
-    features: torch.Tensor,
-    absorbed_by: torch.Tensor,
-    strength: torch.Tensor,
-    tolerance: float = TOLERANCE,
-    max_iterations: int = MAX_ITERATIONS,
+    mixtures: Mixtures, features: torch.Tensor, absorbed_by: torch.Tensor, strength: torch.Tensor
 ) -> Mixtures:
     """Calibration, eq. 24: EM from the present mixtures on the unlabelled samples each class absorbed.
 
@@ -164,7 +159,7 @@ def calibrate_mixtures(
         mask[moved, None].double() * torch.zeros_like(present.posterior.mean_precision)[..., None], samples
     )
     work = Work.begin(samples, nobody, prior, present.posterior)
-    fit = expectation_maximisation(work, tolerance, max_iterations)
+    fit = expectation_maximisation(work, TOLERANCE, MAX_ITERATIONS)
     return replace(mixtures, fit=mixtures.fit.put(moved, fit))
 
 

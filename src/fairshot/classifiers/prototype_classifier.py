@@ -51,10 +51,10 @@ class Prototypes:
         of_known = None if weights is None else weights[known]
         means, _ = calibrate_labelled(self.means, counts, features[known], labels[known], of_known)
         fresh = prototypes(features, labels, new, weights)
-        return replace(self._having_met(fresh), means=torch.cat([means, fresh]))
+        return replace(self._accumulated(fresh), means=torch.cat([means, fresh]))
 
-    def _having_met(self, novel: torch.Tensor) -> Self:
-        """Return what meeting novel classes (K, V, d) makes of the base classes."""
+    def _accumulated(self, novel: torch.Tensor) -> Self:
+        """Add novel classes (K, V, d) to what base classes resist; h has no Resistance."""
         del novel
         return self
 
@@ -81,11 +81,11 @@ class ResistingPrototypes(Prototypes):
 
     @classmethod
     def of_base(cls, means: torch.Tensor) -> Self:
-        """Begin with the prototypes of the base classes (B, V, d), which no novel class has met."""
+        """Begin with the prototypes of the base classes (B, V, d), delta zero."""
         return cls(means, means.clone(), no_delta(means))
 
-    def _having_met(self, novel: torch.Tensor) -> Self:
-        """Add novel classes to delta (eq. 8)."""
+    def _accumulated(self, novel: torch.Tensor) -> Self:
+        """Add novel classes (K, V, d) to delta (eq. 8)."""
         return replace(self, delta=accumulate(self.delta, self.trained, novel))
 
     def resisting(self, gamma: float) -> torch.Tensor:

@@ -171,7 +171,7 @@ class Fit(Batch):
 
 @dataclass(frozen=True)
 class Work(Batch):
-    """Mixtures on their way, relative to their prior means, with all that is needed to go on."""
+    """The state of EM: the samples, their sums and the fit so far, relative to the prior means."""
 
     samples: Samples
     sums: Sums

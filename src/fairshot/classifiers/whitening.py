@@ -83,7 +83,7 @@ class ShotScatter:
 
     @classmethod
     def of(cls, residuals: torch.Tensor, weight: float) -> ShotScatter:
-        """Let the residuals count with a weight, in units of their mean square."""
+        """Take the matrix of some residuals (N, d), whose weight is in units of their mean square."""
         squares = float(residuals.square().sum())
         factor = weight * residuals.shape[1] / squares if squares else 0.0
         values, vectors = torch.linalg.eigh(residuals @ residuals.T)
@@ -156,7 +156,7 @@ class ClassCovariances:
         return cls(*torch.linalg.eigh(torch.stack(own) + shrinkage * matrix @ matrix))
 
     def _scales(self, share: float) -> torch.Tensor:
-        """Put a share of the own covariance in the place of the identity, all classes' one, and invert."""
+        """Invert the covariance along its directions: a share is the class's own, the rest the identity."""
         return 1 / (1 - share + share * self.variances.clamp(min=0))
 
     def metrics(self, share: float) -> torch.Tensor:
@@ -184,7 +184,7 @@ class ClassMetrics:
 
     @classmethod
     def of_base(cls, base: torch.Tensor) -> ClassMetrics:
-        """Let base classes keep to their own."""
+        """Give each base class its own metric alone."""
         return cls(base, torch.eye(len(base), dtype=base.dtype, device=base.device))
 
     def extended(self, fresh: torch.Tensor, base: torch.Tensor) -> ClassMetrics:

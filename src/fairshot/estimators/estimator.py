@@ -191,7 +191,7 @@ class MethodEstimator(ScikitLearnClassifier):
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Answer a label for each image."""
-        answers = self._fitted.scores(self._features(X)).argmax(dim=1).cpu().numpy()
+        answers = self._fitted.predict(self._features(X)).cpu().numpy()
         labels: npt.NDArray[Any] = self.classes_[answers]
         return labels
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from fairshot.benchmarks.cache import Resize
 from fairshot.benchmarks.images import as_pictures
-from fairshot.benchmarks.pictures import Bytes, Floats, Ints, Pictures
+from fairshot.benchmarks.pictures import Floats, Ints, Pictures
 from fairshot.benchmarks.stream import LabelledPictures
 from fairshot.errors import BadImage, BadInput
 from fairshot.labels import as_labels
@@ -59,8 +59,7 @@ class Targets:
 
 def read_pictures(X: Any, channels: int, size: int) -> Pictures:
     """Read images; large ones are shrunk, averaging, to twice the network's input: enough for close views."""
-    prepare: Callable[[Bytes], Bytes] = Resize(2 * size, enlarge=False).apply
-    return as_pictures(X, channels, prepare)
+    return as_pictures(X, channels, Resize(2 * size, enlarge=False).apply)
 
 
 def without_lists(X: Any) -> Any:

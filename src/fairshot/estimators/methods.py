@@ -6,9 +6,7 @@ import copy
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
-
-from sklearn.utils.validation import check_is_fitted
+from typing import Any, ClassVar, Self, cast
 
 from fairshot.classifiers.decision_settings import PrototypeSettings
 from fairshot.errors import BadSetting
@@ -45,28 +43,26 @@ class DualEstimator(MethodEstimator):
         Images may come in any order and in batches of any size; what they may do to prototypes is bounded,
         unless method={"bounded": False}. `journal` tells what each call did, `rollback` undoes the last ones.
         """
-        adapted = self._copy()
+        adapted = copy.copy(self._dual)
         adapted.adapt(self._features(X))
         return self.adopt(method_=adapted)
 
     @property
     def journal(self) -> list[dict[Any, int]]:
         """For each call of `adapt` within bounds: how many of its images each class took in then."""
-        entries, labels = self._copy().journal, self.classes_.tolist()
+        entries, labels = self._dual.classifier.journal, self.classes_.tolist()
         return [dict(Counter(labels[c] for c in entry.added_to.tolist())) for entry in entries]
 
     @one_at_a_time
     def rollback(self, calls: int = 1) -> Self:
         """Undo the last calls of `adapt`, if it is bounded; images that theirs had displaced return."""
-        undone = self._copy()
-        undone.rollback(calls)
+        undone = copy.copy(self._dual)
+        undone.classifier = undone.classifier.rollback(calls)
         return self.adopt(method_=undone)
 
-    def _copy(self) -> DualMethod[Any]:
-        check_is_fitted(self, "method_")
-        copied = copy.copy(self.method_)
-        assert isinstance(copied, DualMethod)
-        return copied
+    @property
+    def _dual(self) -> DualMethod[Any]:
+        return cast(DualMethod[Any], self._fitted)
 
 
 @dataclass(eq=False, repr=False)

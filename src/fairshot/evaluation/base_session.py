@@ -13,7 +13,7 @@ from torch import Tensor
 from fairshot.benchmarks.stream import Stream
 from fairshot.errors import FileRefused, OtherImages, OtherTraining, PathUnusable, UserError, first_of
 from fairshot.evaluation.result import Result
-from fairshot.evaluation.run_folder import MODEL, RESULT, recipe_of
+from fairshot.evaluation.run_folder import MODEL, is_finished, recipe_of
 from fairshot.methods import build
 from fairshot.methods.method import Method
 from fairshot.recipes import Recipe
@@ -32,7 +32,7 @@ NAMED = 5  # classes that a message names
 def build_method(recipe: Recipe, stream: Stream, trained: bool = False) -> Method[Any]:
     """Build the method of a recipe, its weights drawn from the recipe's seed or loaded as it says.
 
-    For what is `trained` already none are loaded.
+    With `trained` none are loaded: the trained ones are restored afterwards.
     """
     model = recipe.model.without_weights() if trained else recipe.model
     torch.manual_seed(seed_of(recipe.seed, 2))
@@ -104,7 +104,7 @@ def check_images(run: Path, stream: Stream) -> None:
     check_tensors(run / MODEL)
     known = read_metadata(run / MODEL).get(BASE_IMAGES)
     ours = list(stream.class_names[: stream.base_classes])
-    theirs = Result.read(run).base_names if (run / RESULT).is_file() else ours
+    theirs = Result.read(run).base_names if is_finished(run) else ours
     same = theirs == ours if known is None else known == stream.base.train.sha256()
     if not same:
         raise OtherImages(run, _difference(theirs, ours))

@@ -35,12 +35,12 @@ from fairshot.evaluation.run_folder import (
     MODEL,
     OWN_METHOD,
     RECIPE,
-    RESULT,
     SPLIT,
     TRAINING,
     TRAINING_COLUMNS,
     clear_run,
     code_has_changed,
+    is_finished,
     lock_run,
     recorded_recipe,
 )
@@ -113,7 +113,7 @@ def run(recipe: Recipe, options: RunOptions) -> Result | None:
         closing(RunLog(options.out, recipe, tracking)) as log,
     ):
         options.fabric.barrier()  # the folder is in order before anybody reads it
-        if (options.out / RESULT).is_file():
+        if is_finished(options.out):
             options.reporter.say(RunFinished(options.out, trial=options.prepare is not None))
             if not first:
                 return None
@@ -262,7 +262,7 @@ def _trained_for(trainer: Trainer, base: Path | None) -> dict[str, Any]:
     """Return how long the base session was trained, here or in the run that it was loaded from."""
     if base is None:
         return {"images": trainer.images, "epochs": trainer.base_epochs, "budget": trainer.budget}
-    if not (base / RESULT).is_file():
+    if not is_finished(base):
         return {}
     return Result.read(base).model_dump(include={"images", "epochs", "budget"})
 
@@ -284,7 +284,7 @@ def _prepared(recipe: Recipe, options: RunOptions) -> Iterator[None]:
             raise FolderOccupied(out, f"a run of another recipe: {known}")
         if own is not None and code_has_changed(out, recipe.method_name):
             raise CodeChanged(own, out)
-        if code is not None and not (out / RESULT).is_file():
+        if code is not None and not is_finished(out):
             write_atomically(out / OWN_METHOD, code)
         yield
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from fairshot.benchmarks.pictures import Ints
-from fairshot.documents import read_model, write_json
+from fairshot.documents import Document, read_model, write_json
 from fairshot.errors import NoRun
 from fairshot.evaluation.metrics import Metrics, metrics_from_confusions
 from fairshot.evaluation.run_folder import RESULT
@@ -24,10 +24,8 @@ Count = Annotated[int, Field(ge=0, lt=2**53)]
 RECORDED_PACKAGES = ("fairshot", "torch", "torchvision", "timm", "lightning-fabric", "scikit-learn", "numpy")
 
 
-class Environment(BaseModel):
+class Environment(Document):
     """What the numbers were computed with."""
-
-    model_config = ConfigDict(extra="forbid")
 
     python: str
     packages: dict[str, str]
@@ -48,10 +46,8 @@ class Environment(BaseModel):
         )
 
 
-class Result(BaseModel):
+class Result(Document):
     """One finished run."""
-
-    model_config = ConfigDict(extra="forbid")
 
     method: str
     benchmark: str

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from PIL import Image
-from pydantic import BaseModel, ConfigDict
 
-from fairshot.documents import read_model, write_json
+from fairshot.documents import Document, read_model, write_json
 from fairshot.errors import ExtraMissing, UserError
-from fairshot.evaluation.metrics import Metrics
+from fairshot.evaluation.metrics import Metrics, SessionMetrics
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import FIGURES
 from fairshot.recipes import Recipe
@@ -99,12 +98,9 @@ class RunLog:
         figures = self.draw([result], self.run / FIGURES) if self.draw and waiting else ()
         for tracker in waiting:
             for number, session in enumerate(result.metrics.sessions):
-                accuracies = {name: getattr(session, name) for name in ACCURACIES}
-                values = {
-                    f"sessions/{name}": value for name, value in accuracies.items() if value is not None
-                }
-                tracker.log(values, number)
-            tracker.log_summary(_summary(result.metrics))
+                accuracies = _known(session, ACCURACIES)
+                tracker.log({f"sessions/{name}": value for name, value in accuracies.items()}, number)
+            tracker.log_summary(_known(result.metrics, SUMMARIES))
             for path in figures:
                 if path.suffix == ".png":
                     tracker.log_figure(path.stem, path)
@@ -116,15 +112,13 @@ class RunLog:
             tracker.close()
 
 
-def _summary(metrics: Metrics) -> dict[str, float]:
-    values = {name: getattr(metrics, name) for name in SUMMARIES}
-    return {name: value for name, value in values.items() if value is not None}
+def _known(metrics: Metrics | SessionMetrics, names: Sequence[str]) -> dict[str, float]:
+    """Return the metrics of these names that are not None."""
+    return {name: value for name in names if (value := getattr(metrics, name)) is not None}
 
 
-class Logged(BaseModel):
+class Logged(Document):
     """What a tracker has logged of a run."""
-
-    model_config = ConfigDict(extra="forbid")
 
     id: str  # of the run, for the tracker
     step: int = 0  # the last of the training curve

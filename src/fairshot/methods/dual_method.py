@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import ClassVar, Generic, Literal, TypeVar, cast
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from fairshot.classifiers.bounded_calibration import Entry
-from fairshot.classifiers.decision_settings import MixtureSettings, PrototypeSettings
+from fairshot.classifiers.decision_settings import DecisionSettings, MixtureSettings, PrototypeSettings
 from fairshot.classifiers.dual import DualClassifier
 from fairshot.methods.method import Method, MethodSettings
 from fairshot.methods.mixing import Distribution, FusedObjective, mixtures
@@ -97,15 +96,12 @@ class DualMethod(Method[SettingsT], Generic[SettingsT]):
     @classmethod
     def passes(cls, settings: MethodSettings) -> int:
         """Twice as many if flipped images are a component, and more with mirror images and crops."""
-        assert isinstance(settings, DualMethodSettings)
-        return _views(settings).passes
+        return _views(cast(DualMethodSettings, settings)).passes
 
     @classmethod
     def weighs_images(cls, settings: MethodSettings) -> bool:
         """Prototypes can be weighted; mixtures and gates weigh all images alike."""
-        chosen: object = settings
-        assert isinstance(chosen, PrototypeSettings | MixtureSettings)
-        return chosen.weighs_images
+        return cast(DecisionSettings, settings).weighs_images
 
     def build_embedder(self, model: ModelSettings, channels: int) -> Embedder:
         """Put the SR module behind the backbone."""
@@ -120,9 +116,7 @@ class DualMethod(Method[SettingsT], Generic[SettingsT]):
     @property
     def decision(self) -> PrototypeSettings | MixtureSettings:
         """The settings of the classifier, which are among those of the method."""
-        chosen: object = self.settings
-        assert isinstance(chosen, PrototypeSettings | MixtureSettings)
-        return chosen
+        return cast(PrototypeSettings | MixtureSettings, self.settings)
 
     @property
     def transductive(self) -> bool:
@@ -145,15 +139,6 @@ class DualMethod(Method[SettingsT], Generic[SettingsT]):
     def adapt(self, features: Features) -> None:
         """Calibrate h with unlabelled images."""
         self.classifier = self.classifier.adapt(features)
-
-    @property
-    def journal(self) -> tuple[Entry, ...]:
-        """What each batch of unlabelled images did, if Calibration is bounded."""
-        return self.classifier.journal
-
-    def rollback(self, batches: int = 1) -> None:
-        """Undo the last batches of unlabelled images, if Calibration is bounded."""
-        self.classifier = self.classifier.rollback(batches)
 
     def scores(self, features: Features, novel_only: bool = False) -> Tensor:
         """Return the scores of the features that decide (Algorithm 1)."""

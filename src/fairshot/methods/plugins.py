@@ -32,7 +32,7 @@ def plugin_methods() -> dict[str, type[Method[Any]]]:
 
 
 def plugin_sources() -> list[str]:
-    """Return them as `file.py:Class`, so that another process can load them."""
+    """Return the loaded methods as `file.py:Class`, so that another process can load them."""
     return [f"{plugin.file}:{plugin.class_name}" for plugin in _loaded.values()]
 
 

@@ -21,11 +21,10 @@ from fairshot.models.weights import load_weights
 if TYPE_CHECKING:
     from fairshot.models.embedder import ModelSettings
 
-Backbone = nn.Module
 SECONDS_TO_ANSWER = 3  # after which the hub counts as unreachable
 
 
-def build_backbone(settings: ModelSettings, channels: int) -> Backbone:
+def build_backbone(settings: ModelSettings, channels: int) -> nn.Module:
     """Build a backbone, one of `SMALL` or any model of timm, with the weights it is to begin with."""
     backbone = _build(settings, channels)
     if settings.weights is not None and not _downloaded(settings):
@@ -63,7 +62,7 @@ def model_settings(name: str, weights: str | None = None) -> ModelSettings:
 
 
 def _section_of(name: str) -> dict[str, Any]:
-    """Return how a backbone of timm wants its pictures, as timm records it."""
+    """Return the section `model` of a backbone of timm, with the input that timm records."""
     wanted = timm.get_pretrained_cfg(name)
     size = wanted.input_size[-1]
     return {
@@ -82,7 +81,7 @@ def _downloaded(settings: ModelSettings) -> bool:
     return settings.pretrained or (preset is not None and preset.package is None)
 
 
-def _initialise_as_torch(backbone: Backbone) -> None:
+def _initialise_as_torch(backbone: nn.Module) -> None:
     """Give convolutions and batch norms the default initialisation of torch.
 
     timm draws the convolutions of a ResNet-18 2.4 times larger than torch. Before a batch norm the scale of a
@@ -94,7 +93,7 @@ def _initialise_as_torch(backbone: Backbone) -> None:
             module.reset_parameters()
 
 
-def _build(settings: ModelSettings, channels: int) -> Backbone:
+def _build(settings: ModelSettings, channels: int) -> nn.Module:
     """Build the network; the weights of timm are loaded here."""
     name, pretrained = settings.backbone, _downloaded(settings)
     if name in SMALL:
@@ -119,7 +118,7 @@ def _build(settings: ModelSettings, channels: int) -> Backbone:
             raise PretrainedWeightsMissing(name, str(problem)) from problem
         raise CannotEmbed(name, settings.size, str(problem)) from problem
     _remove_empty_layers(model)
-    return cast(Backbone, model)
+    return cast(nn.Module, model)
 
 
 def _remove_empty_layers(model: nn.Module) -> None:
@@ -170,8 +169,8 @@ def _shrink_stem(model: nn.Module, settings: ModelSettings, channels: int) -> No
     model.maxpool = nn.Identity()
 
 
-def stages(backbone: Backbone) -> list[nn.Sequential]:
-    """Split a residual network into its stages, which share its weights; one after the other they are it."""
+def stages(backbone: nn.Module) -> list[nn.Sequential]:
+    """Split a residual network into its stages, which share its weights and are applied in this order."""
     match backbone:
         case SmallResNet():
             each = len(backbone.stages) // 3
@@ -271,7 +270,7 @@ class _TripleBlock(nn.Module):
 
 
 # Of 0.3, 0.27 and 12.4 million parameters. timm has none of them.
-SMALL: dict[str, Callable[[int], Backbone]] = {
+SMALL: dict[str, Callable[[int], nn.Module]] = {
     "tiny": lambda channels: SmallResNet(channels, (32, 64, 128), blocks=1, stem_stride=2),
     "resnet20": lambda channels: SmallResNet(channels, (16, 32, 64), blocks=3, stem_stride=1),
     "resnet12": ResNet12,
@@ -279,7 +278,7 @@ SMALL: dict[str, Callable[[int], Backbone]] = {
 
 
 @torch.no_grad()
-def feature_width(backbone: Backbone, settings: ModelSettings, channels: int) -> int:
+def feature_width(backbone: nn.Module, settings: ModelSettings, channels: int) -> int:
     """Return d, the number of features that a backbone gives, measured on two blank pictures.
 
     What timm records, `num_features`, is often the width before the last layers.

@@ -147,17 +147,14 @@ class Embedder(nn.Module):
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return g and g~ of images (N, C, H, W) in [0, 1]."""
-        return self.with_tilde(self.backbone(self.normalised(images)))
+        g = self.backbone(self.normalised(images))
+        return g, g if self.sr is None else self.sr(g)
 
     def normalised(self, images: Tensor) -> Tensor:
         """Normalise images in [0, 1] by mean and standard deviation; in training they are counted."""
         if self.training:
             self.images_passed += len(images)
         return (images - self.mean) / self.std
-
-    def with_tilde(self, g: Tensor) -> tuple[Tensor, Tensor]:
-        """Return g and g~."""
-        return g, g if self.sr is None else self.sr(g)
 
     @property
     def device(self) -> torch.device:
@@ -167,7 +164,7 @@ class Embedder(nn.Module):
     def embed(
         self,
         pictures: Pictures,
-        views: FlipViews = FlipViews(),  # noqa: B008 - it is immutable
+        views: FlipViews = FlipViews(),
         reporter: Reporter = SILENT,
     ) -> Features:
         """Embed the views of pictures that classifiers compare."""

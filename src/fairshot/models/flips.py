@@ -42,7 +42,7 @@ class FlipViews:
         if self.corner_crops is not None:
             appearances += [corner_crop(self.corner_crops, bottom, right) for bottom, right in CORNERS]
         if self.mirror:
-            appearances += [mirrored(appearance) for appearance in appearances]
+            appearances += [applied_after(mirrored, appearance) for appearance in appearances]
         return appearances
 
     @property
@@ -71,9 +71,9 @@ def flipped(images: Tensor) -> Tensor:
     return images.flip(2)
 
 
-def mirrored(appearance: Transform) -> Transform:
-    """Return the transform that makes the same of the mirror image."""
-    return lambda images: appearance(images.flip(3))
+def mirrored(images: Tensor) -> Tensor:
+    """Flip the images horizontally."""
+    return images.flip(3)
 
 
 def corner_crop(share: float, bottom: bool, right: bool) -> Transform:

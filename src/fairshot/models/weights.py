@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from io import BytesIO
@@ -25,14 +25,8 @@ from fairshot.models.presets import PRESETS, Preset
 from fairshot.tensor_files import read_tensors, write_tensors
 
 Tensors = dict[str, Tensor]
-NESTED = (
-    "state_dict",
-    "model_state_dict",
-    "model",
-    "net",
-    "params",
-    "weights",
-)  # where checkpoints have them
+# keys under which checkpoints have them
+NESTED = ("state_dict", "model_state_dict", "model", "net", "params", "weights")
 HEADS = ("fc.", "classifier.", "head.")  # what classifiers behind a backbone are called
 UNREADABLE = (RuntimeError, ValueError, LookupError, EOFError, TypeError, AttributeError, BadZipFile)
 STATISTIC = "num_batches_tracked"  # of batch norms, which old files lack and nothing here uses
@@ -194,13 +188,18 @@ def _with_channels(tensors: Tensors, backbone: nn.Module, channels: int) -> Tens
     """Fit the first convolution to grey pictures, as timm does it."""
     from timm.models import adapt_input_conv  # which takes seconds
 
-    first = getattr(backbone, "pretrained_cfg", {}).get("first_conv") or ()
-    names = [f"{name}.weight" for name in ([first] if isinstance(first, str) else first)]
+    names = [f"{name}.weight" for name in _layers(backbone, "first_conv")]
     with suppress(NotImplementedError, AssertionError):  # of another shape, which is said afterwards
         return tensors | {
             name: adapt_input_conv(channels, tensors[name]) for name in names if name in tensors
         }
     return tensors
+
+
+def _layers(backbone: nn.Module, role: str) -> Sequence[str]:
+    """Return the names of the layers that timm records for a role."""
+    names: str | Sequence[str] = getattr(backbone, "pretrained_cfg", {}).get(role) or ()
+    return [names] if isinstance(names, str) else names
 
 
 def _converted(tensors: Tensors, backbone: nn.Module) -> Tensors:
@@ -214,8 +213,7 @@ def _converted(tensors: Tensors, backbone: nn.Module) -> Tensors:
 
 def _misfit(found: Tensors, expected: Tensors, backbone: nn.Module) -> tuple[list[str], list[str], list[str]]:
     """Return which tensors are missing, of another shape, and unexpected."""
-    classifier = getattr(backbone, "pretrained_cfg", {}).get("classifier") or ()
-    own = [f"{name}." for name in ([classifier] if isinstance(classifier, str) else classifier)]
+    own = [f"{name}." for name in _layers(backbone, "classifier")]
     missing = [name for name in expected if name not in found and not name.endswith(STATISTIC)]
     shapes = [
         f"{name} {tuple(found[name].shape)} instead of {tuple(value.shape)}"

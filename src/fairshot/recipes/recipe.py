@@ -55,9 +55,8 @@ COMMON = "common"  # the file that the methods of a benchmark share
 EXTENDS = "extends"  # the key by which a recipe outside the package asks for it
 SECTIONS = ("benchmark", "model", "views", "training")  # beside the seed and the method
 NO_WEIGHTS = ("null", "~", "")  # as YAML writes that there are none
-CODE_DIGEST = re.compile(
-    rf"# {PLUGIN_COPY}: ([0-9a-f]{{64}})\n"
-)  # begins the recipe of a run that keeps code
+# a line in the recipe of a run that keeps the code of its method
+CODE_DIGEST = re.compile(rf"# {PLUGIN_COPY}: ([0-9a-f]{{64}})\n")
 
 
 class BenchmarkSettings(StreamSettings):

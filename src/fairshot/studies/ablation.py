@@ -51,7 +51,7 @@ def ablate(
     overrides: Sequence[str] = (),
     seed: int | None = None,
     base: Path | None = None,
-    options: StudyOptions = StudyOptions(),  # noqa: B008 - it cannot be changed
+    options: StudyOptions = StudyOptions(),
 ) -> Ablation:
     """Run the rows of a table of the paper with a recipe of SSS, each in a folder of its own.
 

@@ -110,7 +110,7 @@ class Subset:
 
     @classmethod
     def joined(cls, parts: Sequence[Subset]) -> Subset:
-        """Concatenate some."""
+        """Concatenate subsets."""
         return cls(torch.cat([one.rows for one in parts]), torch.cat([one.labels for one in parts]))
 
 
@@ -154,7 +154,7 @@ class CachedStream:
         return answers
 
     def through(self, projection: Projection, gates: Iterable[Gate]) -> list[Metrics]:
-        """Go through all sessions with gates of one space, all strengths of a rule at once."""
+        """Return the metrics of gates of one space over all sessions, all strengths of a rule at once."""
         classifiers, novel = self._transferable(projection)
         best_base, counts = projection.best_base[self.tests.rows], []
         for (rule, gamma), alike in itertools.groupby(gates, key=lambda gate: (gate.rule, gate.gamma)):

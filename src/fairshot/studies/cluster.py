@@ -124,10 +124,9 @@ def _connect() -> ModuleType:
 
 def _status(ray: ModuleType, reference: object, planned: PlannedRun) -> RunStatus:
     try:
-        status: RunStatus = RunStatus(planned, ray.get(reference))
+        return RunStatus(planned, ray.get(reference))
     except ray.exceptions.RayError as problem:
         return RunStatus(planned, UserError(f"its process was lost or failed: {problem}"))
-    return status
 
 
 def run_task(task: Task) -> UserError | TrainingStopped | None:

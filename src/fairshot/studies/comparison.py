@@ -37,7 +37,7 @@ class Comparison:
         return {each.out: Result.read(each.out) for each in self.planned if each.finished}
 
     def check(self) -> None:
-        """Raise what kept runs from ending, once what has ended is shown; refusals were reported before."""
+        """Raise an error if runs were refused, each of which was reported before, or stopped."""
         refused = [status.planned.title for status in self.ended if isinstance(status.problem, UserError)]
         stopped = [f"{status.planned.title}: {status.problem}" for status in self.ended if status.unfinished]
         if refused:
@@ -53,7 +53,7 @@ def compare(
     seeds: Sequence[int] = (0,),
     class_orders: Sequence[int | None] = (None,),
     overrides: Sequence[str] = (),
-    options: StudyOptions = StudyOptions(),  # noqa: B008 - it cannot be changed
+    options: StudyOptions = StudyOptions(),
 ) -> Comparison:
     """Run every method on every benchmark with every seed and class order (None: the official one).
 

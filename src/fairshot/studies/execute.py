@@ -48,8 +48,8 @@ class RunStatus:
 def execute(planned: Sequence[PlannedRun], options: StudyOptions) -> Iterator[RunStatus]:
     """Run what is planned, and yield each run as it ends; finished ones are not repeated.
 
-    Of own pictures a run itself finds out whether they are still the same, and of one that is logged to a
-    tracker, what is not logged yet.
+    Finished runs on own pictures are begun again, because they check whether the pictures are the same; so
+    are those with a tracker, because they log what is not logged yet.
     """
     kept = not options.fresh and options.photos is None and not options.tracking.names
     done = [each for each in planned if kept and each.finished]

@@ -15,7 +15,7 @@ from multiprocessing.context import SpawnProcess
 
 import torch
 
-from fairshot.errors import TrainingStopped, UserError
+from fairshot.errors import UserError
 from fairshot.progress import SILENT
 from fairshot.studies.cluster import LogView, Task, ready, run_task, task_of
 from fairshot.studies.execute import RunStatus, StudyOptions
@@ -91,6 +91,6 @@ def _start(planned: PlannedRun, task: Task) -> _Started:
 
 
 def _run(task: Task, answer: Connection) -> None:
-    problem: UserError | TrainingStopped | None = run_task(task)
+    problem = run_task(task)
     with suppress(BrokenPipeError):  # whoever started it was killed, and nobody listens
         answer.send(problem)

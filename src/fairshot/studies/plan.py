@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairshot.benchmarks.stream import Stream
-from fairshot.evaluation.run_folder import RESULT, code_has_changed, recorded_recipe
+from fairshot.evaluation.run_folder import code_has_changed, is_finished, recorded_recipe
 from fairshot.methods import packaged_names
 from fairshot.recipes import Recipe, load_recipe, run_name
 
@@ -37,7 +37,7 @@ class PlannedRun:
     @property
     def finished(self) -> bool:
         """Whether this very recipe, and this very code of a method of one's own, has left a result here."""
-        if not (self.out / RESULT).is_file() or recorded_recipe(self.out) != self.recipe:
+        if not is_finished(self.out) or recorded_recipe(self.out) != self.recipe:
             return False
         return not code_has_changed(self.out, self.recipe.method_name)
 

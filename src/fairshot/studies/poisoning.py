@@ -15,14 +15,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from fairshot import markdown
 from fairshot.benchmarks.pictures import Ints, Pictures
 from fairshot.benchmarks.stream import Stream
 from fairshot.classifiers.similarity import similarity
-from fairshot.documents import read_model, write_json
+from fairshot.documents import Document, read_model, write_json
 from fairshot.errors import PathUnusable
 from fairshot.evaluation.base_session import restore_method
 from fairshot.evaluation.experiment import load_pictures, split_of
@@ -43,10 +42,8 @@ LOST = (
 )
 
 
-class Damage(BaseModel):
+class Damage(Document):
     """The worst that so many images of a kind did."""
-
-    model_config = ConfigDict(extra="forbid")
 
     kind: str
     images: int
@@ -56,10 +53,8 @@ class Damage(BaseModel):
     order: str  # when the attack came
 
 
-class Poisoning(BaseModel):
+class Poisoning(Document):
     """Overall accuracy in % with labelled images alone and with the natural stream, and the damages."""
-
-    model_config = ConfigDict(extra="forbid")
 
     command: str = ""
     benchmark: str
@@ -98,7 +93,7 @@ class Poisoning(BaseModel):
         return read_model(run / POISONING, cls, "a study of poisoning")
 
 
-def poison(run: Path, options: StudyOptions = StudyOptions()) -> Poisoning:  # noqa: B008 - it is frozen
+def poison(run: Path, options: StudyOptions = StudyOptions()) -> Poisoning:
     """Attack Calibration of a finished run of SSS; write what that costs at worst into the run."""
     recipe, fabric = recipe_of(run), choose_hardware(options.device)
     stream, _ = load_pictures(recipe, options, split_of(run))

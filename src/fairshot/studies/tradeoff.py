@@ -9,17 +9,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from fairshot import markdown
 from fairshot.benchmarks.stream import Stream
-from fairshot.documents import read_model, write_json
+from fairshot.documents import Document, read_model, write_json
 from fairshot.errors import FolderOccupied, OtherImages, UserError
 from fairshot.evaluation.base_session import check_base, check_images, restore_method
 from fairshot.evaluation.experiment import load_pictures, split_of
@@ -42,7 +42,7 @@ from fairshot.progress import SILENT, Reporter
 from fairshot.recipes import Recipe
 from fairshot.studies.cached_stream import CachedStream, cache_stream
 from fairshot.studies.execute import StudyOptions, execute
-from fairshot.studies.gates import Gate, common_gates, curve, own_gates
+from fairshot.studies.gates import Gate, Space, common_gates, curve, own_gates
 from fairshot.studies.plan import PlannedRun
 from fairshot.studies.pseudo_novel import (
     describe_split,
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 METRICS = ("overall_avg", "base_avg", "inc_avg", "harmonic_mean_avg", "both")
-PARAMETERS = ("power", "shrinkage", "class_covariance_share")  # of the space of a gate
 HEAD = tuple(name.replace("_", " ") for name in METRICS)  # of their columns
 
 
@@ -74,10 +73,8 @@ class NoGate(UserError):
         )
 
 
-class CurvePoint(BaseModel):
+class CurvePoint(Document):
     """What a rule reaches with one setting: averages over sessions, streams and splits, in percent."""
-
-    model_config = ConfigDict(extra="forbid")
 
     rule: str
     setting: float  # the parameter that moves along the curve of the rule
@@ -112,25 +109,21 @@ class CurvePoint(BaseModel):
         return f"{self.rule}: {settings}: {values}"
 
 
-class RuleCurve(BaseModel):
+class RuleCurve(Document):
     """A rule that favours novel classes, over its settings."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: str
     points: list[CurvePoint]
 
 
-class TradeOff(BaseModel):
+class TradeOff(Document):
     """The rules on the sessions of a run, and what was chosen of each on pseudo-novel classes."""
-
-    model_config = ConfigDict(extra="forbid")
 
     command: str = ""
     method: str = SSS.name  # whose features the gates decide on
     mirror: bool = False  # whether features are averaged with those of mirror images
     rules: list[RuleCurve]
-    chosen_on_pseudo_novel: list[CurvePoint] = []
+    chosen_on_pseudo_novel: list[CurvePoint] = Field(default_factory=list)
 
     @property
     def points(self) -> list[CurvePoint]:
@@ -167,7 +160,8 @@ class TradeOff(BaseModel):
         """Return the chosen points and all points as tables in Markdown."""
         rows = []
         for point in (point for point in self.points if point.tuned):
-            space = [f"{point.method[name]:g}" if name in point.method else "-" for name in PARAMETERS]
+            values = [point.method.get(each.name) for each in fields(Space)]
+            space = ["-" if value is None else f"{value:g}" for value in values]
             before = self.chosen[point.rule]
             pseudo = [f"{value:.2f}" for value in (before.overall_avg, before.harmonic_mean_avg)]
             rows.append((point.rule, *space, f"{point.setting:g}", *pseudo, *point.values))
@@ -212,7 +206,7 @@ def choose_gate(
     draws: int = 10,
     splits: int = 1,
     mirror: bool = False,
-    options: StudyOptions = StudyOptions(),  # noqa: B008 - it cannot be changed
+    options: StudyOptions = StudyOptions(),
 ) -> TradeOff:
     """Choose the gate of each rule on pseudo-novel classes, and draw the rule's curve on a run's sessions.
 

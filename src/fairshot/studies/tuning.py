@@ -24,10 +24,10 @@ from fairshot.evaluation.run_folder import (
     LOG,
     MODEL,
     RECIPE,
-    RESULT,
     SEARCH,
     TRIAL_RUNS,
     TRIALS,
+    is_finished,
     lock_run,
 )
 from fairshot.methods import method_named, packaged_names
@@ -95,7 +95,7 @@ def tune(
     by: str = "both",
     novel: int | None = None,
     held_out: int | None = None,
-    options: StudyOptions = StudyOptions(),  # noqa: B008 - it cannot be changed
+    options: StudyOptions = StudyOptions(),
 ) -> Tuning:
     """Try all combinations of a grid {key: values} on pseudo-novel classes, and write the best recipe.
 
@@ -131,7 +131,7 @@ def tune_each(
     recipe: str,
     grid: Mapping[str, Sequence[Any]],
     out: Path,
-    options: StudyOptions = StudyOptions(),  # noqa: B008 - it cannot be changed
+    options: StudyOptions = StudyOptions(),
     **chosen: Any,
 ) -> Iterator[tuple[Path, Tuning]]:
     """Tune a recipe, or with `benchmark/all` every method of the package, in a folder each that has its log.
@@ -187,7 +187,7 @@ def _search(
 def _prepare(out: Path, asked: dict[str, Any], fresh: bool) -> None:
     """Keep what a search is asked for, and refuse a folder that holds another one, or a run."""
     searched = (out / SEARCH).exists() or (out / TRIALS).exists()
-    if fresh and searched and not (out / RESULT).exists():
+    if fresh and searched and not is_finished(out):
         for name in (SEARCH, TRIALS, RECIPE, LOG):
             (out / name).unlink(missing_ok=True)
         shutil.rmtree(out / TRIAL_RUNS, ignore_errors=True)

@@ -65,7 +65,7 @@ class Network:
     """A frozen embedder, and the views of a picture that it embeds."""
 
     embedder: Embedder
-    views: FlipViews = FlipViews()  # noqa: RUF009 - it is immutable
+    views: FlipViews = FlipViews()
     drawing_side: int | None = None  # pixels; none: it was trained on photos
     short_side: int = 0  # of the pictures it was trained on; 0: that of its test view
 

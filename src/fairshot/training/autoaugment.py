@@ -164,12 +164,10 @@ def _equalised(images: Tensor) -> Tensor:
 
 def cutout(images: Tensor, side: int, noise: Tensor) -> Tensor:
     """Blacken a square of each image around a random pixel, (N, 2) columns of noise; it may reach beyond."""
-    places = [
-        (column * size).floor() for column, size in zip(noise.unbind(1), images.shape[-2:], strict=True)
-    ]
-    holes = []
-    for place, size in zip(places, images.shape[-2:], strict=True):
+    half, inside = side // 2, []
+    for column, size in zip(noise.unbind(1), images.shape[-2:], strict=True):
+        centre = (column * size).floor()[:, None]
         index = torch.arange(size, device=images.device)
-        holes.append((index >= place[:, None] - side // 2) & (index < place[:, None] + side // 2))
-    hole = holes[0][:, None, :, None] & holes[1][:, None, None]
-    return torch.where(hole, 0.0, images)
+        inside.append((index >= centre - half) & (index < centre + half))
+    rows, columns = inside
+    return torch.where(rows[:, None, :, None] & columns[:, None, None], 0.0, images)

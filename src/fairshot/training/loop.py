@@ -158,7 +158,10 @@ class Phase:
             raise TrainingDiverged(bad, self.total, self.settings.learning_rate, name)
 
     def write_checkpoint(self, stop: bool, alone: bool) -> None:
-        """Write a checkpoint if one is due; one that is not finite is for the epoch's end, which all see."""
+        """Write a checkpoint if one is due and its numbers are finite.
+
+        If not, a single process stops at once; several stop together at the end of the epoch.
+        """
         if self.checkpoints and (stop or self.state.step == self.total or self.checkpoints.due()):
             if alone:
                 self.check_finite()

@@ -13,23 +13,19 @@ from fairshot.training.checkpoints import Checkpoint
 
 Row = dict[str, float]  # of the training curve: step, epoch, loss, learning_rate, images_per_second
 SAME = ("digest", "steps_per_epoch")  # in a checkpoint of the same training
-NOTED = (
-    *SAME,
-    "history",
-    "seconds",
-    "epoch_seconds",
-    "compile_seconds",
-)  # in a checkpoint beside its tensors
+# in a checkpoint beside its tensors
+NOTED = (*SAME, "history", "seconds", "epoch_seconds", "compile_seconds")
 
 
 class AnotherTraining(UserError):
     """A folder holds checkpoints of another network or of a training on other images."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        super().__init__(
-            f"{folder} holds the training of another network or on other images, with which this one cannot "
-            "go on; remove it, or give another folder"
+    folder: Path
+
+    def __str__(self) -> str:
+        return (
+            f"{self.folder} holds the training of another network or on other images, with which this one "
+            "cannot go on; remove it, or give another folder"
         )
 
 

@@ -35,9 +35,6 @@ class ViewSettings(Settings):
         description="Share of the picture that a crop shows; above 1 the view reaches beyond the picture.",
     )
     crop_ratio: PositiveRange = Field((3 / 4, 4 / 3), description="Width of a crop divided by its height.")
-    # torchvision: boxes of whole pixels, drawn again until one fits, and cropped before they are resized;
-    # continuous: boxes of any size at any place, cut down to the picture, whose edges read their neighbours
-    # padded: the whole picture, moved by up to `padding` pixels, black beyond it
     crop_rule: Literal["torchvision", "continuous", "padded"] = Field(
         "torchvision",
         description="How crops are drawn: boxes of whole pixels, of any size at any place, or the whole "
@@ -95,38 +92,38 @@ def random_boxes(sizes: Tensor, noise: Tensor, settings: ViewSettings) -> Tensor
 
     torchvision's rule takes the first of CROP_TRIES candidates that fits, else the largest central box of an
     allowed ratio. If views may reach beyond the picture, every candidate fits, and positions are not rounded
-    to pixels. Continuous boxes use the first candidate and are not rounded at all. Padded ones are
-    as large as the picture.
+    to pixels. Continuous boxes use the first candidate, cut down to the picture, and are not rounded at all.
+    Padded ones are as large as the picture.
     """
-    height, width = sizes[:, :1].to(noise.dtype), sizes[:, 1:].to(noise.dtype)
+    whole, position = sizes.to(noise.dtype), noise[:, 2 * CROP_TRIES :]
     (smallest, largest), (narrow, wide) = settings.crop_area, settings.crop_ratio
-    area = height * width * (smallest + (largest - smallest) * noise[:, :CROP_TRIES])
+    area = whole[:, :1] * whole[:, 1:] * (smallest + (largest - smallest) * noise[:, :CROP_TRIES])
     ratio = torch.exp(
         math.log(narrow) + (math.log(wide) - math.log(narrow)) * noise[:, CROP_TRIES : 2 * CROP_TRIES]
     )
-    tall, broad, position = (area / ratio).sqrt(), (area * ratio).sqrt(), noise[:, 2 * CROP_TRIES :]
-    if settings.crop_rule == "continuous":  # one candidate, each side cut down to the picture
-        sides = torch.cat([tall[:, :1].minimum(height), broad[:, :1].minimum(width)], dim=1)
-        return torch.cat([position * (torch.cat([height, width], dim=1) - sides), sides], dim=1)
+    sides = torch.stack([(area / ratio).sqrt(), (area * ratio).sqrt()], dim=2)  # (N, CROP_TRIES, 2)
+    if settings.crop_rule == "continuous":
+        chosen = sides[:, 0].minimum(whole)
+        return torch.cat([position * (whole - chosen), chosen], dim=1)
     if settings.crop_rule == "padded":
         corner = (position * (2 * settings.padding + 1)).floor() - settings.padding
-        return torch.cat([corner, height, width], dim=1)
-    tall, broad = tall.round().clamp(min=1), broad.round().clamp(min=1)
+        return torch.cat([corner, whole], dim=1)
+    sides = sides.round().clamp(min=1)
     if largest > 1:
-        corner = position * (torch.cat([height, width], 1) - torch.cat([tall[:, :1], broad[:, :1]], 1))
-        return torch.cat([corner, tall[:, :1], broad[:, :1]], dim=1)
-    fits = (tall <= height) & (broad <= width)
-    first = fits.to(torch.int8).argmax(dim=1, keepdim=True)
-    chosen = torch.cat([tall.gather(1, first), broad.gather(1, first)], dim=1)
-    free = torch.cat([height, width], dim=1) - chosen
+        return torch.cat([position * (whole - sides[:, 0]), sides[:, 0]], dim=1)
+    fits = (sides <= whole[:, None]).all(dim=2)
+    first = fits.to(torch.int8).argmax(dim=1)
+    chosen = sides[torch.arange(len(sides), device=sides.device), first]
+    free = whole - chosen
     drawn = torch.cat([(position * (free + 1)).floor().minimum(free), chosen], dim=1)
-    return torch.where(fits.any(dim=1, keepdim=True), drawn, _central_boxes(height, width, narrow, wide))
+    return torch.where(fits.any(dim=1, keepdim=True), drawn, _central_boxes(whole, narrow, wide))
 
 
-def _central_boxes(height: Tensor, width: Tensor, narrow: float, wide: float) -> Tensor:
-    tall = torch.minimum(height, (width / narrow).round())
-    broad = torch.minimum(width, (height * wide).round())
-    return torch.cat([((height - tall) / 2).floor(), ((width - broad) / 2).floor(), tall, broad], dim=1)
+def _central_boxes(sizes: Tensor, narrow: float, wide: float) -> Tensor:
+    """Return the largest central box of an allowed ratio in each picture (N, 4)."""
+    height, width = sizes[:, :1], sizes[:, 1:]
+    sides = sizes.minimum(torch.cat([width / narrow, height * wide], dim=1).round())
+    return torch.cat([((sizes - sides) / 2).floor(), sides], dim=1)
 
 
 def jitter(images: Tensor, noise: Tensor, settings: ViewSettings) -> Tensor:
