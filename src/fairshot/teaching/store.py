@@ -21,7 +21,7 @@ from fairshot.teaching import event_log, queries
 from fairshot.teaching.adaptation import Adaptation, absorb
 from fairshot.teaching.base_classifier import CLASSIFIER, read_classifier
 from fairshot.teaching.confidence import SETTING, Confidence, Decisions, Trials
-from fairshot.teaching.creation import StoreSpec, clear_derived, write_base
+from fairshot.teaching.creation import StoreSpec, write_base
 from fairshot.teaching.database import (
     DATABASE,
     derived_hold,
@@ -30,7 +30,7 @@ from fairshot.teaching.database import (
     read_transaction,
     transaction,
 )
-from fairshot.teaching.derived import Layout, derive
+from fairshot.teaching.derived import Layout, derive, derive_all
 from fairshot.teaching.errors import NoClasses, NotAStore, PhotoHasClass, UnreadablePhotos
 from fairshot.teaching.event_log import EventLog
 from fairshot.teaching.folders import new_folder
@@ -307,9 +307,7 @@ class Store(Records):
 
     def _derive_all(self, connection: sqlite3.Connection) -> None:
         """Derive anew all that is derived from recorded values."""
-        clear_derived(connection, self.base)
-        classes = {row[0] for row in connection.execute("SELECT id FROM classes")}
-        derive(connection, classes, self.base, self.layout)
+        derive_all(connection, self.base, self.layout)
         self._with_confidence(connection, self._read_snapshot(connection, None))
 
     def _derive_if_needed(self) -> None:
@@ -369,7 +367,7 @@ class Store(Records):
         report = replace(report, closest=closest_classes(change.after, class_id))
         if not stored.classes:
             return report
-        before, after = answers(change.before, stored), answers(change.after, stored)
+        before, after = (answers(each, stored.features) for each in (change.before, change.after))
         names = {row.id: row.name for row in change.before.rows}
         return replace(
             report,
