@@ -110,10 +110,14 @@ class Trials:
         )
 
 
-class Logistic(BaseModel):
-    """A logistic model per kind of features that decided: an offset, and a weight for each signal."""
+class _Model(BaseModel):
+    """A part of what a store keeps of confidence: finite numbers, and no others than these."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Logistic(_Model):
+    """A logistic model per kind of features that decided: an offset, and a weight for each signal."""
 
     transferable: Weights
     specific: Weights
@@ -160,10 +164,8 @@ AS_SOFTMAX = Logistic(transferable=_SCALE_16, specific=_SCALE_16)  # between the
 CERTAIN = Logistic(transferable=_NINE, specific=_NINE)
 
 
-class LogisticPrior(BaseModel):
+class LogisticPrior(_Model):
     """A logistic model of transferable features, and how surely its weights are known."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     weights: Weights
     information: Annotated[tuple[Weights, ...], Field(min_length=SIGNALS + 1, max_length=SIGNALS + 1)]
@@ -200,19 +202,15 @@ class LogisticPrior(BaseModel):
         return _both(tuple(w.tolist()))
 
 
-class Alone(BaseModel):
+class Alone(_Model):
     """What p_known and its threshold are in a store of a single class."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     known: Weights
     threshold: float
 
 
-class Prior(BaseModel):
+class Prior(_Model):
     """What confidence begins with: models and threshold, fitted to photos of other classes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     right: LogisticPrior
     known: LogisticPrior
@@ -259,10 +257,8 @@ class Prior(BaseModel):
         return Confidence(right=right, known=known, threshold=threshold, source=source, prior=self)
 
 
-class Confidence(BaseModel):
+class Confidence(_Model):
     """The models of confidence and of p_known, and the threshold of p_known below which it is "unknown"."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     right: Logistic = AS_SOFTMAX
     known: Logistic = CERTAIN
