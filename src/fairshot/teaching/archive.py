@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import IO
 
 from fairshot.errors import BadInput, CannotWrite, UserError
-from fairshot.teaching.base_classifier import CLASSIFIER, read_classifier
+from fairshot.teaching.base_classifier import read_classifier
+from fairshot.teaching.base_counts import CLASSIFIER
 from fairshot.teaching.checking import check_values
 from fairshot.teaching.database import (
     DATABASE,

@@ -10,7 +10,8 @@ from typing import Any
 
 from fairshot.classifiers.dual import DualClassifier
 from fairshot.progress import SILENT, Reporter
-from fairshot.teaching.base_classifier import CLASSIFIER, write_classifier
+from fairshot.teaching.base_classifier import write_classifier
+from fairshot.teaching.base_counts import CLASSIFIER
 from fairshot.teaching.confidence import Confidence
 from fairshot.teaching.database import DATABASE, create, transaction
 from fairshot.teaching.derived import Layout, derive_all

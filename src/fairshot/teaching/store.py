@@ -19,7 +19,8 @@ from fairshot.models.embedder import Features
 from fairshot.progress import SILENT, Reporter
 from fairshot.teaching import event_log, queries
 from fairshot.teaching.adaptation import Adaptation, absorb
-from fairshot.teaching.base_classifier import CLASSIFIER, read_classifier
+from fairshot.teaching.base_classifier import read_classifier
+from fairshot.teaching.base_counts import CLASSIFIER
 from fairshot.teaching.confidence import SETTING, Confidence, Decisions, Trials
 from fairshot.teaching.creation import StoreSpec, write_base
 from fairshot.teaching.database import (

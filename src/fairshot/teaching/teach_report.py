@@ -38,7 +38,7 @@ class TeachReport:
     photos: int  # new ones
     known: int  # photos given that the class had already
     created: bool  # whether the class is new
-    share: float  # of the images answered with a class; if more of them are reassigned, it is warned
+    warn_share: float  # of the images answered with a class; if more of them are reassigned, it is warned
     dry_run: bool = False
     closest: tuple[tuple[str, float], ...] = ()  # other classes and their similarity, the closest first
     reassigned: tuple[Reassigned, ...] = ()
@@ -60,7 +60,7 @@ class TeachReport:
             f"before ({each.count / each.of:.0%}): its photos may show {each.name} too, or more photos of "
             "both may be needed"
             for each in self.reassigned
-            if each.count > max(FEW, self.share * each.of)
+            if each.count > max(FEW, self.warn_share * each.of)
         ]
 
     def sentence(self) -> str:
