@@ -254,7 +254,7 @@ def measure_accuracy(
                 rng = np.random.default_rng(seed)
                 chosen = rng.permutation(pool)[: task.classes].tolist()
                 shots, asked = photos.draw(chosen, rng)
-                labels, truth = (positions_of(photos.labels[rows_], chosen) for rows_ in (shots, asked))
+                labels, truth = (positions_of(photos.labels[each], chosen) for each in (shots, asked))
                 for name, classify in OTHERS.items():
                     answers = classify(photos.g[shots], labels, photos.g[asked])
                     found[name].append(float((answers == truth).double().mean()))
@@ -293,18 +293,14 @@ def measure_unknown(
     rows = []
     for taught, foreign in KINDS:
         for size in SIZES:
-            related = foreign in (
-                taught,
-                ANY_BIRDS,
-            )  # the classes taught are among those of the foreign photos
-            if related and size >= len(REPORTED[taught]):  # none is left of those like them
+            pool, photos, others = REPORTED[taught], sets[taught], sets[foreign]
+            related = foreign in (taught, ANY_BIRDS)  # classes taught are among those of the foreign photos
+            if related and size >= len(pool):  # none is left of those like them
                 continue
-            others = sets[foreign]
+            judged = []
             with reporter.track(f"{size} classes of {taught}, foreign {foreign}", draws) as advance:
-                judged = []
                 for seed in range(draws):
-                    pool = REPORTED[taught]
-                    judged.append(_judged(sets[taught], pool, others, related, size, seed, background))
+                    judged.append(_judged(photos, pool, others, related, size, seed, background))
                     advance()
             rows.append(_unknown_row(taught, foreign, size, judged))
     return rows
