@@ -132,7 +132,8 @@ def _images(store: Store) -> Tensor:
     embedder, channels = store.network.embedder, store.network.preparation.channels
     noise = np.random.default_rng(0).integers(0, 256, (4, 64, 64, channels), dtype=np.uint8)
     pictures = list(noise)
-    for info in store.classes()[:: max(1, len(store.classes()) // CHECKED_IMAGES)]:
+    classes = store.classes()
+    for info in classes[:: max(1, len(classes) // CHECKED_IMAGES)]:
         for content in store.thumbnails(info.name, 1):
             pictures.append(decode_image(content, f"the stored image of {info.name}", channels))
     return embedder.test_view(DevicePictures.from_pictures(store.read(pictures).pictures))
