@@ -243,18 +243,13 @@ def checksum_of(*values: str | bytes | float | None) -> int:
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """Do all of it or nothing; one writer at a time, another one waits here."""
-    with database_errors(Path(connection.execute("PRAGMA database_list").fetchone()[2])):
+    path = Path(connection.execute("PRAGMA database_list").fetchone()[2])
+    with database_errors(path), connection:  # which commits, or rolls back if something fails
         connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            for table, names in columns().items():
-                written = f"checksum = checksum_of({names}) WHERE checksum IS NULL"
-                connection.execute(f"UPDATE {table} SET {written}")  # noqa: S608 - our names
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:  # SQLite has ended it already if the disk is full
-                connection.execute("ROLLBACK")
-            raise
+        yield
+        for table, names in columns().items():
+            written = f"checksum = checksum_of({names}) WHERE checksum IS NULL"
+            connection.execute(f"UPDATE {table} SET {written}")  # noqa: S608 - our names
 
 
 @contextmanager
@@ -263,11 +258,9 @@ def read_transaction(connection: sqlite3.Connection) -> Iterator[None]:
     if connection.in_transaction:
         yield
         return
-    connection.execute("BEGIN")
-    try:
+    with connection:
+        connection.execute("BEGIN")
         yield
-    finally:
-        connection.execute("COMMIT")
 
 
 def derived_hold(connection: sqlite3.Connection) -> bool:
