@@ -33,7 +33,7 @@ from fairshot.models.presets import DEFAULT_PRESET
 from fairshot.progress import SILENT, Reporter
 from fairshot.teaching.background import Background, background_of
 from fairshot.teaching.base_classifier import SHOT_COVARIANCE, PhotoSpace, photo_classifier
-from fairshot.teaching.confidence import Confidence, Decisions
+from fairshot.teaching.confidence import Confidence
 from fairshot.teaching.evaluating import calibration_error
 from fairshot.teaching.held_out import leave_one_out
 from fairshot.teaching.network import Network
@@ -135,11 +135,8 @@ class Taught:
 
     def judge(self, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the answers, confidence and p_known of photos (N,)."""
-        features = as_features(g)
-        decision = self.classifier.decide(features)
-        decisions = Decisions.of(self.classifier, decision, features["g"])
-        sure, p_known = self.confidence.probabilities(decisions)
-        return decision.scores.argmax(1), sure, p_known
+        scores, sure, p_known = self.confidence.judge(self.classifier, as_features(g))
+        return scores.argmax(1), sure, p_known
 
 
 def taught_classifier(space: PhotoSpace, g: Tensor, labels: Tensor) -> DualClassifier:

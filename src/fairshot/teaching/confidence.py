@@ -24,6 +24,7 @@ from torch.nn.functional import softplus
 
 from fairshot.classifiers.combination import Decision
 from fairshot.classifiers.dual import DualClassifier
+from fairshot.models.embedder import Features
 
 SETTING = "confidence"
 KEEP = 0.9  # share of the held-out images of known classes that get an answer
@@ -277,10 +278,12 @@ class Confidence(_Model):
         threshold = _threshold(known, trials, keep)
         return cls(right=right, known=known, threshold=threshold, source=source, automatic=automatic)
 
-    def probabilities(self, decisions: Decisions) -> tuple[Tensor, Tensor]:
-        """Return confidence, P(known) x P(right | known), and p_known (N,)."""
+    def judge(self, classifier: DualClassifier, features: Features) -> tuple[Tensor, Tensor, Tensor]:
+        """Return scores (N, C), confidence, which is P(known) x P(right | known), and p_known (N,)."""
+        decision = classifier.decide(features)
+        decisions = Decisions.of(classifier, decision, features["g"])
         p_known = self.known.probability(decisions)
-        return p_known * self.right.probability(decisions), p_known
+        return decision.scores, p_known * self.right.probability(decisions), p_known
 
     @classmethod
     def read(cls, connection: sqlite3.Connection) -> Self:

@@ -21,7 +21,7 @@ from fairshot.teaching import event_log, queries
 from fairshot.teaching.adaptation import Adaptation, absorb
 from fairshot.teaching.base_classifier import read_classifier
 from fairshot.teaching.base_counts import CLASSIFIER
-from fairshot.teaching.confidence import SETTING, Confidence, Decisions, Trials
+from fairshot.teaching.confidence import SETTING, Confidence, Trials
 from fairshot.teaching.creation import StoreSpec, write_base
 from fairshot.teaching.database import (
     DATABASE,
@@ -145,15 +145,12 @@ class Store(Records):
         snapshot = self.snapshot()
         if not snapshot.rows:
             raise NoClasses
-        decision = snapshot.classifier.decide(photos)
-        right, known = snapshot.confidence.probabilities(
-            Decisions.of(snapshot.classifier, decision, photos["g"])
-        )
+        scores, confidence, known = snapshot.confidence.judge(snapshot.classifier, photos)
         predictions = []
-        for p_right, p_known, row in zip(right.tolist(), known.tolist(), decision.scores, strict=True):
+        for row, sure, p_known in zip(scores, confidence.tolist(), known.tolist(), strict=True):
             candidates = tuple(Candidate(*pair) for pair in snapshot.most_similar(row, top))
             answer = candidates[0].name if p_known >= snapshot.confidence.threshold else None
-            predictions.append(Prediction(answer, p_right, p_known, candidates))
+            predictions.append(Prediction(answer, sure, p_known, candidates))
         return predictions
 
     def snapshot(self) -> Snapshot:
