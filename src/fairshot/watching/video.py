@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -85,8 +86,7 @@ class LiveVideo:
     change: float = CHANGE
     prepare: Prepare = as_it_is
     reporter: Reporter = SILENT
-    _latest: Bytes | None = field(init=False, default=None)
-    _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
+    _latest: deque[Bytes] = field(init=False, default_factory=lambda: deque(maxlen=1))
     _session: str = field(init=False, default_factory=lambda: uuid.uuid4().hex[:8])
 
     @property
@@ -106,9 +106,7 @@ class LiveVideo:
         changed, number = _Changed(self.change), 0
         try:
             while not stop.is_set():
-                with self._lock:
-                    frame, self._latest = self._latest, None
-                if frame is not None and changed(frame):
+                if self._latest and changed(frame := self._latest.pop()):
                     number += 1
                     yield [Capture(f"frame {number}", f"{self._session}-{number}", self.prepare(frame))]
                 stop.wait(self.every)
@@ -125,8 +123,7 @@ class LiveVideo:
                     frame = _retrieved(video)
                     if frame is not None:
                         away.succeeded()
-                        with self._lock:
-                            self._latest = frame
+                        self._latest.append(frame)
             except cv2.error as problem:  # of a frame that cannot be decoded
                 self.reporter.say(f"{self.name}: {problem}")
             finally:
