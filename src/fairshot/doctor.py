@@ -103,7 +103,9 @@ def _extras() -> dict[str, Extra]:
     found: dict[str, list[str]] = {}
     for each in _requirements():
         if name := _extra(each):
-            found.setdefault(name, []).extend([_problem(each)] if _problem(each) else [])
+            missing = found.setdefault(name, [])
+            if problem := _problem(each):
+                missing.append(problem)
     return {
         name: Extra(missing=missing, command=f"pip install '{PACKAGE}[{name}]'")
         for name, missing in found.items()
@@ -131,16 +133,14 @@ def _device() -> Device:
     try:
         import torch
     except ImportError as problem:
-        return _described(f"unknown: torch cannot be imported ({problem})", [])
-    gpus = [
-        f"{torch.cuda.get_device_name(index)}, "
-        f"{torch.cuda.get_device_properties(index).total_memory / 1e9:.0f} GB"
-        for index in range(torch.cuda.device_count())
-    ]
-    return _described("cuda" if torch.cuda.is_available() else "cpu", gpus)
-
-
-def _described(name: str, gpus: list[str]) -> Device:
+        name, gpus = f"unknown: torch cannot be imported ({problem})", []
+    else:
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+        gpus = [
+            f"{torch.cuda.get_device_name(index)}, "
+            f"{torch.cuda.get_device_properties(index).total_memory / 1e9:.0f} GB"
+            for index in range(torch.cuda.device_count())
+        ]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Device(name=name, gpus=gpus, cores=os.cpu_count() or 1, memory=memory)
 

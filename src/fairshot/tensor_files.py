@@ -87,11 +87,8 @@ def _place(path: Path, content: Content) -> tuple[int, int]:
 
 def _digest(content: Content, begin: int, end: int) -> bytes:
     """Return the checksum of all bytes but its own."""
-    view = memoryview(content)
-    try:
+    with memoryview(content) as view:  # while there is one, a mapped file cannot be closed
         digest = hashlib.sha256(view[:begin])
         digest.update(_BLANK)
         digest.update(view[end:])
         return digest.hexdigest().encode()
-    finally:
-        view.release()  # a mapped file cannot be closed before

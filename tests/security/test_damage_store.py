@@ -10,7 +10,7 @@ import pytest
 
 from fairshot.errors import UserError
 from fairshot.teaching import Store, errors
-from fairshot.teaching.base_classifier import CLASSIFIER
+from fairshot.teaching.base_counts import CLASSIFIER
 from fairshot.teaching.database import DATABASE, connect
 from fairshot.teaching.network import EMBEDDER
 from support.damage import flipped_bit, read_damaged

@@ -18,7 +18,7 @@ from safetensors.torch import save
 from fairshot.errors import UserError
 from fairshot.teaching import Store, database
 from fairshot.teaching.archive import export_archive, import_archive
-from fairshot.teaching.base_classifier import CLASSIFIER
+from fairshot.teaching.base_counts import CLASSIFIER
 from fairshot.teaching.database import DATABASE
 from fairshot.teaching.errors import ArchiveRefused, StoreDamaged
 from fairshot.teaching.network import CHECKSUM, EMBEDDER, HEADER, checksum_of_tensors

@@ -1,6 +1,7 @@
 """The command line: the only room that knows all others. One file per group of commands.
 
-Each command imports what needs torch when it is called: that takes seconds, and --help needs none of it.
+In all of them functions import what needs torch when they are called: that takes seconds, and --help needs
+none of it.
 """
 
 from __future__ import annotations

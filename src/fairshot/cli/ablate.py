@@ -32,7 +32,7 @@ Out = Annotated[Path | None, typer.Option(help="Folder of the runs; runs/ablatio
 def ablate_command(
     table: TableName,
     recipe: RecipeName = None,
-    set_: Set = [],  # noqa: B006 - typer copies it
+    set_: Set = [],
     trust: Trust = False,
     seed: Seed = None,
     device: Device = "auto",
@@ -49,7 +49,6 @@ def ablate_command(
 
     Example: fairshot ablate components doodles/sss
     """
-    # All this takes seconds to import, and --help needs none.
     from fairshot.recipes import default_recipe
     from fairshot.reporting import write_ablation
     from fairshot.studies import StudyOptions, ablate

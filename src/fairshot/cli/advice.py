@@ -122,7 +122,7 @@ def _(problem: errors.NoRunsFound) -> str:
 
 def _default_method_first(result: Path) -> tuple[bool, Path]:
     """Sort runs of the default method before others: every command that takes a run takes those."""
-    from fairshot.recipes import DEFAULT_METHOD  # takes seconds to import, and few errors need it
+    from fairshot.recipes import DEFAULT_METHOD
 
     try:
         return load_json(result).get("method") != DEFAULT_METHOD, result
@@ -154,7 +154,7 @@ def _(notice: progress.SlowTraining) -> str:
 
 def _frozen_weights(photos: Path) -> str:
     """Say how own photos are learnt within seconds: in a store on frozen weights, and as a run on them."""
-    from fairshot.methods import baseline  # takes seconds to import, and few errors need it
+    from fairshot.methods import baseline
 
     folder, preset = shlex.quote(str(photos)), DEFAULT_PRESET
     return (

@@ -1,7 +1,4 @@
-"""`fairshot bench`: speed, measured here and now, beside plain code in the same run.
-
-What is measured is imported where it is used: that takes seconds, and --help needs none of it.
-"""
+"""`fairshot bench`: speed, measured here and now, beside plain code in the same run."""
 
 from __future__ import annotations
 
@@ -54,7 +51,7 @@ def train_command(
     classes: Classes = 60,
     images: Images = 30_000,
     plain_steps: Annotated[int, typer.Option(min=5, help="Steps of plain training that are timed.")] = 30,
-    set_: Set = [],  # noqa: B006 - typer copies it
+    set_: Set = [],
     trust: Trust = False,
     root: Root = None,
 ) -> None:
@@ -95,7 +92,7 @@ def profile_command(
     device: Device = "auto",
     classes: Classes = 60,
     images: Images = 2_560,
-    set_: Set = [],  # noqa: B006 - typer copies it
+    set_: Set = [],
     trust: Trust = False,
     root: Root = None,
 ) -> None:

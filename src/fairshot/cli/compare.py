@@ -77,13 +77,13 @@ Out = Annotated[
 
 def compare_command(
     methods: Methods,
-    benchmarks: Benchmarks = [],  # noqa: B006 - typer copies it
+    benchmarks: Benchmarks = [],
     data: Data = None,
-    set_: Set = [],  # noqa: B006 - typer copies it
-    seed: Seeds = [],  # noqa: B006 - typer copies it
+    set_: Set = [],
+    seed: Seeds = [],
     seeds: SeedCount = None,
     budget: Budget = None,
-    class_orders: ClassOrders = [],  # noqa: B006 - typer copies it
+    class_orders: ClassOrders = [],
     device: Device = "auto",
     on_ray: OnRay = False,
     parallel: Parallel = 1,
@@ -92,7 +92,7 @@ def compare_command(
     fresh: Fresh = False,
     root: Root = None,
     max_minutes: Minutes = math.inf,
-    log: Log = [],  # noqa: B006 - typer copies it
+    log: Log = [],
 ) -> None:
     """Run methods on benchmarks with several seeds and class orders, and print them side by side.
 
@@ -105,7 +105,6 @@ def compare_command(
         raise UserError("--parallel is for runs on this machine, and --ray shares them among machines")
     if on_ray and not max_minutes:
         raise UserError("--max-minutes 0 leaves a run on Ray no time to begin; give it some minutes")
-    # All this takes seconds to import, and --help needs none.
     from fairshot.reporting.terminal import conditions_table
     from fairshot.studies import StudyOptions, compare
 

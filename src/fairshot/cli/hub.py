@@ -35,7 +35,7 @@ def push_command(
 
     Example: fairshot push runs/demo/sss-seed0 me/doodles-sss
     """
-    from fairshot.hub.sharing import push  # torch: seconds, and --help needs none
+    from fairshot.hub.sharing import push
 
     _quiet_unless_watched()
     address = push(

@@ -16,7 +16,7 @@ def list_command() -> None:
 
     Example: fairshot list
     """
-    from fairshot.methods import methods  # torch takes seconds to import, and --help needs none
+    from fairshot.methods import methods
     from fairshot.recipes import default_recipe, recipe_names
 
     table = Table("method", "paper, and what it does", "passes", "keeps\npictures", "knows\nfuture", box=None)

@@ -92,7 +92,7 @@ HeldOut = Annotated[
 
 def tracking_of(log: list[Tracker]) -> Tracking:
     """Return what runs are logged to; a tracker that is not installed is refused."""
-    from fairshot.evaluation.tracking import Tracking  # torch: seconds, and --help needs none
+    from fairshot.evaluation.tracking import Tracking
     from fairshot.reporting.figures.accuracy import write_figures
 
     tracking = Tracking(tuple(each.value for each in log), write_figures)

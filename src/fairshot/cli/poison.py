@@ -26,7 +26,6 @@ def poison_command(
 
     Example: fairshot poison runs/demo/sss-seed0
     """
-    # All this takes seconds to import, and --help needs none.
     from fairshot.evaluation.run_folder import LOG
     from fairshot.studies import StudyOptions
     from fairshot.studies.poisoning import HEAD, LOST, poison

@@ -21,13 +21,13 @@ def _group() -> None:
 @app.command("show")
 def show_command(
     name: Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe by its name or path.")],
-    set_: Set = [],  # noqa: B006 - typer copies it
+    set_: Set = [],
     trust: Trust = False,
 ) -> None:
     """Print a recipe with every default filled in and the meaning of each key: YAML that `run` takes.
 
     Example: fairshot recipe show doodles/sss
     """
-    from fairshot.recipes import annotated_yaml  # torch takes seconds to import
+    from fairshot.recipes import annotated_yaml
 
     say(annotated_yaml(load_trusted(name, set_, None, trust)).rstrip())

@@ -24,7 +24,7 @@ def report_command(
 
     Example: fairshot report runs/demo
     """
-    from fairshot.reporting.report import write_report  # draws: seconds to import, and --help needs none
+    from fairshot.reporting.report import write_report
 
     page = write_report(runs, out, this_command(), ConsoleReporter())
     say(f"{page} (figures and tables beside it)")

@@ -1,7 +1,4 @@
-"""`fairshot run`: an experiment from a recipe.
-
-What needs torch is imported where it is used: that takes seconds, and --help needs none of it.
-"""
+"""`fairshot run`: an experiment from a recipe."""
 
 from __future__ import annotations
 
@@ -67,7 +64,7 @@ def run_command(
     data: Data = None,
     split: Split = None,
     base: Base = None,
-    set_: Set = [],  # noqa: B006 - typer copies it
+    set_: Set = [],
     trust: Trust = False,
     seed: Seed = None,
     device: Device = "auto",
@@ -78,7 +75,7 @@ def run_command(
     root: Root = None,
     max_minutes: Minutes = math.inf,
     compile_: Compile = OnOff.ON,
-    log: Log = [],  # noqa: B006 - typer copies it
+    log: Log = [],
 ) -> None:
     """Train on the base classes, learn the sessions, report how balanced the classifier stayed.
 

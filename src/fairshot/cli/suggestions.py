@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def after_run(run: Path, recipe: Recipe) -> list[str]:
     """Return what to try with a finished run: its page, and a store where the method can answer in one."""
     from fairshot.teaching.errors import UnsupportedRun
-    from fairshot.teaching.run_spec import check_method  # takes seconds to import
+    from fairshot.teaching.run_spec import check_method
 
     commands = {shlex.join(["fairshot", "report", str(run)]): "a page with figures and tables"}
     with suppress(UnsupportedRun):

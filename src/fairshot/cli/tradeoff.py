@@ -75,7 +75,6 @@ def tradeoff_command(
 
     Example: fairshot tradeoff runs/demo/sss-seed0
     """
-    # All this takes seconds to import, and --help needs none.
     from fairshot.evaluation.run_folder import LOG, TRADEOFF_PAGE
     from fairshot.studies import StudyOptions
     from fairshot.studies.tradeoff import NoGate, choose_gate, gate_folders

@@ -20,7 +20,7 @@ def load_trusted(recipe: str, changes: Sequence[str], seed: int | None, trust: b
     Without a terminal to ask at and without `--trust` such a recipe is refused. Once its code is loaded, it
     loads again like any other.
     """
-    from fairshot.recipes import load_recipe  # torch takes seconds to import
+    from fairshot.recipes import load_recipe
 
     try:
         return load_recipe(recipe, changes, seed, trust)

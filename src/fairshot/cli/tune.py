@@ -64,8 +64,8 @@ Out = Annotated[
 
 def tune_command(
     recipe: RecipeName,
-    grid: Grid = [],  # noqa: B006 - typer copies it
-    set_: Set = [],  # noqa: B006 - typer copies it
+    grid: Grid = [],
+    set_: Set = [],
     trust: Trust = False,
     by: By = "both",
     novel: Novel = None,
@@ -85,7 +85,6 @@ def tune_command(
 
     Example: fairshot tune doodles/sss --grid 'method.gamma=[0.1,0.2,0.4]'
     """
-    # All this takes seconds to import, and --help needs none.
     from fairshot.studies import StudyOptions, tune_each
     from fairshot.studies.plan import EVERY_METHOD
 

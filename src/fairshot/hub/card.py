@@ -55,10 +55,10 @@ def run_card(run: Path, repo: str, licence: str | None) -> str:
         if value is not None
     ]
     sessions = [
-        [str(number), *(_percent(each.pick(metrics)) for each in SESSION_MEASURES)]
+        [str(number), *(_number(each.pick(metrics)) for each in SESSION_MEASURES)]
         for number, metrics in enumerate(result.metrics.sessions)
     ]
-    measures = [[each.title, _percent(value), each.meaning] for each, value in summary]
+    measures = [[each.title, _number(value), each.meaning] for each, value in summary]
     return _card(
         "run.md.j2",
         licence,
@@ -91,5 +91,5 @@ def store_card(folder: Path, repo: str, licence: str | None) -> str:
     )
 
 
-def _percent(value: float | None) -> str:
+def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"

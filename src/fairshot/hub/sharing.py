@@ -114,10 +114,8 @@ def push(
     with tempfile.TemporaryDirectory(prefix="fairshot-push-") as folder:
         staged = Path(folder)
         card = _stage(source, staged, repo, licence)
-        size = sum(path.stat().st_size for path in staged.iterdir())
-        reporter.say(
-            f"pushing {len(list(staged.iterdir()))} files, {size / 1e6:,.1f} MB, to {endpoint}/{repo}"
-        )
+        sizes = [path.stat().st_size for path in staged.iterdir()]
+        reporter.say(f"pushing {len(sizes)} files, {sum(sizes) / 1e6:,.1f} MB, to {endpoint}/{repo}")
         write_atomically(staged / CARD, card.encode())
         api = HfApi(endpoint=endpoint)
         with _hub_errors(repo, endpoint), _plain_uploads(endpoint):

@@ -44,7 +44,7 @@ class Column:
     title: str
     meaning: str
     goal: Goal
-    ours: Callable[[Group], Spread | None]
+    ours: Callable[[Group], Spread | None] = lambda _: None
     theirs: Theirs | None = None
     band: str = ""
     digits: int = 2
@@ -293,13 +293,12 @@ def significance_table(groups: Sequence[Group], results: Sequence[Result]) -> Ta
     if not rows:
         return None
     meaning = "runs of both methods with the same seed and class order"
-    columns = [Column("Pairs", meaning, "none", _nothing, digits=0)]
-    for measure in chosen:
-        band = measure.title
-        columns += [
-            Column(title, meaning, "none", _nothing, None, band, 3 if title.startswith("p ") else 2)
-            for title, meaning in TESTED.items()
-        ]
+    columns = [Column("Pairs", meaning, "none", digits=0)]
+    columns += [
+        Column(title, meaning, "none", band=measure.title, digits=3 if title.startswith("p ") else 2)
+        for measure in chosen
+        for title, meaning in TESTED.items()
+    ]
     caption = (
         f"{sss.label} less each other method, paired. p exact flips the signs of the differences in every "
         f"way and assumes independent pairs alone: {'; '.join(sorted(units))}. p by t and ± (95 %) assume "
@@ -313,10 +312,6 @@ TESTED = {
     "p exact": "two-sided, of the exact sign-flip test",
     "p by t": "two-sided, of the paired t test",
 }
-
-
-def _nothing(group: Group) -> None:
-    del group
 
 
 def _spread(value: float | None) -> Spread | None:

@@ -13,7 +13,7 @@ import signal
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from PIL import Image
 
@@ -116,11 +116,11 @@ def work(jobs: IO[bytes], replies: IO[bytes], settings: WorkerSettings) -> None:
     while line := jobs.readline():
         job = Job(**json.loads(line))
         reply, picture = run_job(job, jobs.read(job.size), settings)
-        _send(replies, asdict(reply), b"" if picture is None else picture.tobytes())
+        _send(replies, reply, b"" if picture is None else picture.tobytes())
 
 
-def _send(replies: IO[bytes], reply: dict[str, Any], pixels: bytes = b"") -> None:
-    replies.write(json.dumps(reply).encode() + b"\n" + pixels)
+def _send(replies: IO[bytes], reply: Reply, pixels: bytes = b"") -> None:
+    replies.write(json.dumps(asdict(reply)).encode() + b"\n" + pixels)
     replies.flush()
 
 
@@ -137,7 +137,7 @@ def main() -> None:
         if resource is not None:
             for kind in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):  # it writes no files
                 resource.setrlimit(kind, (0, 0))
-        _send(replies, asdict(Reply()))  # ready
+        _send(replies, Reply())  # ready
         work(sys.stdin.buffer, replies, settings)
 
 

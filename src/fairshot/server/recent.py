@@ -53,21 +53,21 @@ class RecentPictures:
     def __init__(self, most_pictures: int, most_bytes: int) -> None:
         self._most_pictures, self._most_bytes = most_pictures, most_bytes
         self._kept: dict[str, AskedPicture] = {}  # the oldest first
-        self._bytes = 0
 
     def add(self, asked: AskedPicture) -> None:
         """Keep a picture; the oldest ones give way."""
         self.remove([asked.id])
         self._kept[asked.id] = asked
-        self._bytes += asked.picture.nbytes
-        while self._kept and (len(self._kept) > self._most_pictures or self._bytes > self._most_bytes):
+        while len(self._kept) > self._most_pictures or self._all_bytes() > self._most_bytes:
             self.remove([next(iter(self._kept))])
+
+    def _all_bytes(self) -> int:
+        return sum(each.picture.nbytes for each in self._kept.values())
 
     def remove(self, ids: Sequence[str]) -> None:
         """Keep some pictures no longer; it is no error that they are gone already."""
         for each in ids:
-            if each in self._kept:
-                self._bytes -= self._kept.pop(each).picture.nbytes
+            self._kept.pop(each, None)
 
     def take(self, ids: Sequence[str]) -> list[AskedPicture]:
         """Return pictures by their ids."""

@@ -184,17 +184,17 @@ def build_server(
     store: Store, token: str | None = None, recent_pictures: int = Limits.recent_pictures
 ) -> uvicorn.Server:
     """Return the server of a store, not started yet."""
-    settings: dict[str, Any] = {
-        "http": HeaderTimeoutProtocol,
-        "ws": "none",
-        "access_log": False,
-        "log_level": "warning",
-        "server_header": False,
-        "timeout_keep_alive": 5,
-        "timeout_graceful_shutdown": GRACEFUL_SECONDS,
-    }
-    limits = Limits(recent_pictures=recent_pictures)
-    return BoundedShutdown(uvicorn.Config(build_app(store, token, limits), **settings))
+    config = uvicorn.Config(
+        build_app(store, token, Limits(recent_pictures=recent_pictures)),
+        http=HeaderTimeoutProtocol,
+        ws="none",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=GRACEFUL_SECONDS,
+    )
+    return BoundedShutdown(config)
 
 
 def serve(

@@ -33,7 +33,7 @@ from fairshot.models.presets import DEFAULT_PRESET
 from fairshot.progress import SILENT, Reporter
 from fairshot.teaching.background import Background, background_of
 from fairshot.teaching.base_classifier import SHOT_COVARIANCE, PhotoSpace, photo_classifier
-from fairshot.teaching.confidence import Confidence, Decisions
+from fairshot.teaching.confidence import Confidence
 from fairshot.teaching.evaluating import calibration_error
 from fairshot.teaching.held_out import leave_one_out
 from fairshot.teaching.network import Network
@@ -135,11 +135,8 @@ class Taught:
 
     def judge(self, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the answers, confidence and p_known of photos (N,)."""
-        features = as_features(g)
-        decision = self.classifier.decide(features)
-        decisions = Decisions.of(self.classifier, decision, features["g"])
-        sure, p_known = self.confidence.probabilities(decisions)
-        return decision.scores.argmax(1), sure, p_known
+        scores, sure, p_known = self.confidence.judge(self.classifier, as_features(g))
+        return scores.argmax(1), sure, p_known
 
 
 def taught_classifier(space: PhotoSpace, g: Tensor, labels: Tensor) -> DualClassifier:
@@ -254,7 +251,7 @@ def measure_accuracy(
                 rng = np.random.default_rng(seed)
                 chosen = rng.permutation(pool)[: task.classes].tolist()
                 shots, asked = photos.draw(chosen, rng)
-                labels, truth = (positions_of(photos.labels[rows_], chosen) for rows_ in (shots, asked))
+                labels, truth = (positions_of(photos.labels[each], chosen) for each in (shots, asked))
                 for name, classify in OTHERS.items():
                     answers = classify(photos.g[shots], labels, photos.g[asked])
                     found[name].append(float((answers == truth).double().mean()))
@@ -293,18 +290,14 @@ def measure_unknown(
     rows = []
     for taught, foreign in KINDS:
         for size in SIZES:
-            related = foreign in (
-                taught,
-                ANY_BIRDS,
-            )  # the classes taught are among those of the foreign photos
-            if related and size >= len(REPORTED[taught]):  # none is left of those like them
+            pool, photos, others = REPORTED[taught], sets[taught], sets[foreign]
+            related = foreign in (taught, ANY_BIRDS)  # classes taught are among those of the foreign photos
+            if related and size >= len(pool):  # none is left of those like them
                 continue
-            others = sets[foreign]
+            judged = []
             with reporter.track(f"{size} classes of {taught}, foreign {foreign}", draws) as advance:
-                judged = []
                 for seed in range(draws):
-                    pool = REPORTED[taught]
-                    judged.append(_judged(sets[taught], pool, others, related, size, seed, background))
+                    judged.append(_judged(photos, pool, others, related, size, seed, background))
                     advance()
             rows.append(_unknown_row(taught, foreign, size, judged))
     return rows

@@ -81,20 +81,14 @@ def measure_training(
         share = sources * views * flops / rate
         return TrainingSpeed(name, sources * views, share, images / sources, cold, warm, peak)
 
-    def plain(how: str, compiled: bool) -> TrainingSpeed:
-        def train(objective: Objective) -> tuple[float, float, float]:
-            speed = _train_plainly(objective, recipe, fabric, data, plain_steps, compiled, reporter)
-            return speed, 0.0, 0.0
-
-        return row(f"plain: PIL in {WORKERS} workers, {how}", train)
-
     rows = [
         row(name, partial(_train, recipe, fabric, data, resident, reporter))
         for name, resident in (("fairshot, pictures on the device", True), ("fairshot, streamed", False))
     ]
-    rows.append(plain("float32, eager", compiled=False))
-    if fabric.device.type == "cuda":
-        rows.append(plain("bf16, compiled", compiled=True))
+    for name, compiled in (("float32, eager", False), ("bf16, compiled", True)):
+        if fabric.device.type == "cuda" or not compiled:
+            train = partial(_train_plainly, recipe, fabric, data, plain_steps, compiled, reporter)
+            rows.append(row(f"plain: PIL in {WORKERS} workers, {name}", train))
     return rows
 
 
@@ -193,17 +187,17 @@ class _PlainDataset(Dataset[Batch]):
 
 
 def _train_plainly(
-    objective: Objective,
     recipe: Recipe,
     fabric: Fabric,
     data: LabelledPictures,
     steps: int,
     compiled: bool,
     reporter: Reporter,
-) -> float:
+    objective: Objective,
+) -> tuple[float, float, float]:
     """Train as most public code does, with DataLoader workers: in float32, or in bf16 and compiled.
 
-    Returns source images per second; what compilation takes is not measured.
+    Returns what `_train` does; what compilation takes is not measured.
     """
     objective.to(fabric.device)
     loss_of = torch.compile(objective) if compiled else objective
@@ -232,4 +226,4 @@ def _train_plainly(
             optimiser.step()
             advance()
     synchronise(fabric)
-    return recipe.training.batch * steps / (time.perf_counter() - began)
+    return recipe.training.batch * steps / (time.perf_counter() - began), 0.0, 0.0

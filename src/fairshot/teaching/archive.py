@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import IO
 
 from fairshot.errors import BadInput, CannotWrite, UserError
-from fairshot.teaching.base_classifier import CLASSIFIER, read_classifier
+from fairshot.teaching.base_classifier import read_classifier
+from fairshot.teaching.base_counts import CLASSIFIER
 from fairshot.teaching.checking import check_values
-from fairshot.teaching.creation import clear_derived
 from fairshot.teaching.database import (
     DATABASE,
     TABLES,
@@ -27,7 +27,7 @@ from fairshot.teaching.database import (
     open_checked,
     transaction,
 )
-from fairshot.teaching.derived import Layout, derive
+from fairshot.teaching.derived import Layout, derive_all
 from fairshot.teaching.errors import ArchiveRefused
 from fairshot.teaching.folders import new_folder, temporary_beside
 from fairshot.teaching.network import EMBEDDER, Network
@@ -129,8 +129,7 @@ def _rebuild(folder: Path) -> None:
             _copy(foreign, connection)
         check_values(connection, base, layout)
         with transaction(connection):
-            clear_derived(connection, base)
-            derive(connection, {row[0] for row in connection.execute("SELECT id FROM classes")}, base, layout)
+            derive_all(connection, base, layout)
     (folder / FOREIGN).unlink()
     Store(folder).close()
 

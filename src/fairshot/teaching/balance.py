@@ -27,7 +27,7 @@ def balance(store: Store) -> Balance:
     snapshot, samples = store.snapshot(), store.base_samples()
     right = 0
     if samples.classes:
-        found = answers(snapshot, samples).tolist()
+        found = answers(snapshot, samples.features).tolist()
         right = sum(answer == label for answer, label in zip(found, samples.classes, strict=True))
     taught = store.leave_one_out()
     return Balance(len(samples.classes), right, len(taught.known), int(taught.right.sum()))

@@ -17,7 +17,6 @@ from fairshot.classifiers.resistance import no_delta
 from fairshot.classifiers.whitening import Whitening
 from fairshot.errors import PathUnusable
 from fairshot.models.embedder import Features
-from fairshot.teaching.base_counts import CLASSIFIER as CLASSIFIER
 from fairshot.teaching.network import Network, read_tensors, write_tensors
 
 WHAT = "the classifier of a store"

@@ -14,6 +14,7 @@ from fairshot.classifiers.dual import DualClassifier
 from fairshot.errors import BadInput
 from fairshot.teaching.confidence import SETTING, Confidence
 from fairshot.teaching.derived import Layout
+from fairshot.teaching.event_log import RECORDED
 from fairshot.teaching.names import checked_name
 
 
@@ -55,7 +56,7 @@ _EMPTY = """
 SELECT name FROM classes WHERE name IS NOT NULL AND id NOT IN (SELECT class FROM base)
 AND id NOT IN (SELECT class FROM images WHERE class IS NOT NULL)
 """
-TABLES = {"class": "classes", "image": "images", "base": "base", "sample": "unlabelled"}  # of what can change
+TABLES = {subject: table for subject, (table, _, key) in RECORDED.items() if key == "id"}
 IDS = (*TABLES.values(), "events")
 LARGEST_ID = 2**40  # after the largest of all, SQLite has none for the next event
 

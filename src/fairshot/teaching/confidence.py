@@ -24,6 +24,7 @@ from torch.nn.functional import softplus
 
 from fairshot.classifiers.combination import Decision
 from fairshot.classifiers.dual import DualClassifier
+from fairshot.models.embedder import Features
 
 SETTING = "confidence"
 KEEP = 0.9  # share of the held-out images of known classes that get an answer
@@ -110,10 +111,14 @@ class Trials:
         )
 
 
-class Logistic(BaseModel):
-    """A logistic model per kind of features that decided: an offset, and a weight for each signal."""
+class _Model(BaseModel):
+    """A part of what a store keeps of confidence: finite numbers, and no others than these."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Logistic(_Model):
+    """A logistic model per kind of features that decided: an offset, and a weight for each signal."""
 
     transferable: Weights
     specific: Weights
@@ -160,10 +165,8 @@ AS_SOFTMAX = Logistic(transferable=_SCALE_16, specific=_SCALE_16)  # between the
 CERTAIN = Logistic(transferable=_NINE, specific=_NINE)
 
 
-class LogisticPrior(BaseModel):
+class LogisticPrior(_Model):
     """A logistic model of transferable features, and how surely its weights are known."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     weights: Weights
     information: Annotated[tuple[Weights, ...], Field(min_length=SIGNALS + 1, max_length=SIGNALS + 1)]
@@ -200,19 +203,15 @@ class LogisticPrior(BaseModel):
         return _both(tuple(w.tolist()))
 
 
-class Alone(BaseModel):
+class Alone(_Model):
     """What p_known and its threshold are in a store of a single class."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     known: Weights
     threshold: float
 
 
-class Prior(BaseModel):
+class Prior(_Model):
     """What confidence begins with: models and threshold, fitted to photos of other classes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     right: LogisticPrior
     known: LogisticPrior
@@ -259,10 +258,8 @@ class Prior(BaseModel):
         return Confidence(right=right, known=known, threshold=threshold, source=source, prior=self)
 
 
-class Confidence(BaseModel):
+class Confidence(_Model):
     """The models of confidence and of p_known, and the threshold of p_known below which it is "unknown"."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     right: Logistic = AS_SOFTMAX
     known: Logistic = CERTAIN
@@ -281,10 +278,12 @@ class Confidence(BaseModel):
         threshold = _threshold(known, trials, keep)
         return cls(right=right, known=known, threshold=threshold, source=source, automatic=automatic)
 
-    def probabilities(self, decisions: Decisions) -> tuple[Tensor, Tensor]:
-        """Return confidence, P(known) x P(right | known), and p_known (N,)."""
+    def judge(self, classifier: DualClassifier, features: Features) -> tuple[Tensor, Tensor, Tensor]:
+        """Return scores (N, C), confidence, which is P(known) x P(right | known), and p_known (N,)."""
+        decision = classifier.decide(features)
+        decisions = Decisions.of(classifier, decision, features["g"])
         p_known = self.known.probability(decisions)
-        return p_known * self.right.probability(decisions), p_known
+        return decision.scores, p_known * self.right.probability(decisions), p_known
 
     @classmethod
     def read(cls, connection: sqlite3.Connection) -> Self:

@@ -10,10 +10,11 @@ from typing import Any
 
 from fairshot.classifiers.dual import DualClassifier
 from fairshot.progress import SILENT, Reporter
-from fairshot.teaching.base_classifier import CLASSIFIER, write_classifier
+from fairshot.teaching.base_classifier import write_classifier
+from fairshot.teaching.base_counts import CLASSIFIER
 from fairshot.teaching.confidence import Confidence
-from fairshot.teaching.database import DATABASE, create, to_blob, transaction
-from fairshot.teaching.derived import Layout
+from fairshot.teaching.database import DATABASE, create, transaction
+from fairshot.teaching.derived import Layout, derive_all
 from fairshot.teaching.event_log import EventLog
 from fairshot.teaching.names import checked_name
 from fairshot.teaching.network import EMBEDDER, Network, Photo
@@ -50,7 +51,7 @@ def write_base(folder: Path, spec: StoreSpec, reporter: Reporter) -> None:
 def _fill(connection: sqlite3.Connection, spec: StoreSpec, reporter: Reporter) -> None:
     layout = Layout.of(spec.network, spec.classifier)
     spec.confidence.write(connection)
-    clear_derived(connection, spec.classifier)
+    derive_all(connection, spec.classifier, layout)  # no class yet
     log = EventLog(connection, "new", dict(spec.origin))
     shown = reporter if spec.names else SILENT
     with shown.track("filling in base classes", len(spec.names)) as advance:
@@ -60,10 +61,3 @@ def _fill(connection: sqlite3.Connection, spec: StoreSpec, reporter: Reporter) -
             for sample in spec.samples.get(position, ()):
                 insert_image(connection, sample, layout, class_id, position + 1)
             advance()
-
-
-def clear_derived(connection: sqlite3.Connection, base: DualClassifier) -> None:
-    """Empty the derived tables: no taught class."""
-    connection.execute("DELETE FROM prototypes")
-    connection.execute("DELETE FROM delta")
-    connection.execute("INSERT INTO delta (sums) VALUES (?)", (to_blob(base.tensors()["h_tilde.delta"]),))

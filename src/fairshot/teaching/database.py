@@ -16,7 +16,7 @@ from __future__ import annotations
 import sqlite3
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -118,13 +118,8 @@ def connect(path: Path) -> sqlite3.Connection:
 
 def in_memory(connection: sqlite3.Connection) -> sqlite3.Connection:
     """Copy a database into memory, where it can be written."""
-    with ExitStack() as opened:
-        copy = opened.enter_context(
-            closing(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
-        )
-        copy.create_function("checksum_of", -1, checksum_of, deterministic=True)
+    with _closed_if_it_fails(_open(Path(DATABASE), "mode=memory")) as copy:  # no file of that name is made
         connection.backup(copy)
-        opened.pop_all()
         return copy
 
 
@@ -135,20 +130,16 @@ def is_read_only(problem: CannotWrite) -> bool:
 
 def create(path: Path) -> sqlite3.Connection:
     """Make a database without a row."""
-    with database_errors(path), ExitStack() as opened:
-        connection = opened.enter_context(closing(_open(path, "mode=rwc")))
+    with database_errors(path), _closed_if_it_fails(_open(path, "mode=rwc")) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
-        opened.pop_all()
         return connection
 
 
 def open_checked(path: Path, how: str) -> sqlite3.Connection:
     """Open a database that has exactly our tables, and let nothing else than our own code run in it."""
-    with database_errors(path, reading=True), ExitStack() as opened:
-        connection = opened.enter_context(closing(_open(path, how)))
+    with database_errors(path, reading=True), _closed_if_it_fails(_open(path, how)) as connection:
         check_schema(connection, path)
-        opened.pop_all()  # it is right, and stays open
         return connection
 
 
@@ -160,16 +151,23 @@ def _open(path: Path, how: str) -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,
     )
-    connection.create_function("checksum_of", -1, checksum_of, deterministic=True)
-    try:
+    with _closed_if_it_fails(connection):
+        connection.create_function("checksum_of", -1, checksum_of, deterministic=True)
         connection.executescript(
             "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA foreign_keys = ON; "
             "PRAGMA synchronous = FULL;"
         )
+    return connection
+
+
+@contextmanager
+def _closed_if_it_fails(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Close a connection that cannot be used; it stays open otherwise."""
+    try:
+        yield connection
     except BaseException:
         connection.close()
         raise
-    return connection
 
 
 @contextmanager
@@ -245,18 +243,13 @@ def checksum_of(*values: str | bytes | float | None) -> int:
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """Do all of it or nothing; one writer at a time, another one waits here."""
-    with database_errors(Path(connection.execute("PRAGMA database_list").fetchone()[2])):
+    path = Path(connection.execute("PRAGMA database_list").fetchone()[2])
+    with database_errors(path), connection:  # which commits, or rolls back if something fails
         connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            for table, names in columns().items():
-                written = f"checksum = checksum_of({names}) WHERE checksum IS NULL"
-                connection.execute(f"UPDATE {table} SET {written}")  # noqa: S608 - our names
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:  # SQLite has ended it already if the disk is full
-                connection.execute("ROLLBACK")
-            raise
+        yield
+        for table, names in columns().items():
+            written = f"checksum = checksum_of({names}) WHERE checksum IS NULL"
+            connection.execute(f"UPDATE {table} SET {written}")  # noqa: S608 - our names
 
 
 @contextmanager
@@ -265,11 +258,9 @@ def read_transaction(connection: sqlite3.Connection) -> Iterator[None]:
     if connection.in_transaction:
         yield
         return
-    connection.execute("BEGIN")
-    try:
+    with connection:
+        connection.execute("BEGIN")
         yield
-    finally:
-        connection.execute("COMMIT")
 
 
 def derived_hold(connection: sqlite3.Connection) -> bool:

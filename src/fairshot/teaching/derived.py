@@ -126,6 +126,14 @@ def derive(
         connection.execute("UPDATE delta SET sums = ?, checksum = NULL", (sums,))
 
 
+def derive_all(connection: sqlite3.Connection, base: DualClassifier, layout: Layout) -> None:
+    """Derive all rows, and Delta, anew."""
+    connection.execute("DELETE FROM prototypes")
+    connection.execute("DELETE FROM delta")
+    connection.execute("INSERT INTO delta (sums) VALUES (?)", (to_blob(base.tensors()["h_tilde.delta"]),))
+    derive(connection, [row[0] for row in connection.execute("SELECT id FROM classes")], base, layout)
+
+
 def read_delta(connection: sqlite3.Connection, base: DualClassifier) -> Tensor:
     """Return Delta (B, V, d~) of all base classes, in the units of `classifiers.resistance`."""
     (sums,) = connection.execute("SELECT sums FROM delta").fetchone()

@@ -10,7 +10,7 @@ from PIL import Image
 
 from fairshot.benchmarks import load_stream
 from fairshot.benchmarks.pictures import Bytes
-from fairshot.benchmarks.stream import Session, StreamSettings
+from fairshot.benchmarks.stream import LabelledPictures, StreamSettings
 from fairshot.files import write_atomically
 from fairshot.teaching.folders import check_free
 
@@ -27,10 +27,10 @@ def write_doodles(folder: Path, photos: int = 5) -> int:
     for number, session in enumerate(stream.sessions):
         for label in session.classes:
             name = stream.class_names[label]
-            test = _of_class(session, label, "test")
+            test = _of_class(session.test, label)
             parts = {"test": test[(len(test) + 1) // 2 :]}
             if number > 0:
-                parts["teach"] = _of_class(session, label, "train")
+                parts["teach"] = _of_class(session.train, label)
             for part, drawings in parts.items():
                 for index, drawing in enumerate(drawings, start=1):
                     write_atomically(folder / part / name / f"{index:02}.png", _png(255 - drawing))
@@ -38,8 +38,7 @@ def write_doodles(folder: Path, photos: int = 5) -> int:
     return written
 
 
-def _of_class(session: Session, label: int, part: str) -> list[Bytes]:
-    images = session.train if part == "train" else session.test
+def _of_class(images: LabelledPictures, label: int) -> list[Bytes]:
     return list(images.pictures.take(np.flatnonzero(images.labels == label)))
 
 

@@ -223,7 +223,7 @@ class RunImagesMissing(UserError):
     problem: UserError
 
     def __str__(self) -> str:
-        return f"{self.problem}"
+        return str(self.problem)
 
 
 class NoBaseFolder(UserError):

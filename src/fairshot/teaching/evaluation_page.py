@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from itertools import groupby
@@ -22,20 +21,12 @@ MOST_CONFUSIONS = 60
 
 
 @dataclass(frozen=True)
-class ShownPhoto:
-    """A wrong photo on the page."""
-
-    url: str  # of a small version, which needs no file; empty if the file is gone
-    mistake: Mistake
-
-
-@dataclass(frozen=True)
 class ShownConfusion:
     """A confusion on the page, with some of its photos."""
 
     confusion: Confusion
     examples: list[str]  # of the class that was answered, as URLs
-    photos: list[ShownPhoto]
+    photos: list[tuple[str, Mistake]]  # small versions as URLs, empty if the file is gone
 
     @property
     def left_out(self) -> int:
@@ -72,17 +63,14 @@ def _shown(store: Store, mistakes: Mistakes) -> list[ShownConfusion]:
         chosen = list(wrong)[: min(MOST_PER_CONFUSION, room)]
         room -= len(chosen)
         examples = [] if confusion.answered is None else store.thumbnails(confusion.answered, 2)
-        photos = [ShownPhoto(url, each) for url, each in zip(_small(store, chosen), chosen, strict=True)]
+        photos = [(_small(store, mistake), mistake) for mistake in chosen]
         shown.append(ShownConfusion(confusion, list(map(data_url, examples)), photos))
     return shown
 
 
-def _small(store: Store, mistakes: Sequence[Mistake]) -> list[str]:
-    """Return small versions of photos as URLs, read one by one."""
-    urls = []
-    for mistake in mistakes:
-        try:
-            urls.append(data_url(thumbnail(store.read([mistake.file]).pictures[0])))
-        except UnreadablePhotos:  # it was there a moment ago
-            urls.append("")
-    return urls
+def _small(store: Store, mistake: Mistake) -> str:
+    """Return a small version of a photo as a URL."""
+    try:
+        return data_url(thumbnail(store.read([mistake.file]).pictures[0]))
+    except UnreadablePhotos:  # it was there a moment ago
+        return ""

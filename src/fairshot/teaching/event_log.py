@@ -6,34 +6,27 @@ import json
 import sqlite3
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairshot.teaching.errors import NothingToUndo
 
 Value = str | bytes | int | None
 
-# Each kind of recorded value: how it is read, and how it is written (value, key).
-_RECORDED = {
-    "class": (
-        "SELECT name FROM classes WHERE id = ?",
-        "UPDATE classes SET name = ?, checksum = NULL WHERE id = ?",
-    ),
-    "image": (
-        "SELECT class FROM images WHERE id = ?",
-        "UPDATE images SET class = ?, checksum = NULL WHERE id = ?",
-    ),
-    "base": (
-        "SELECT class FROM base WHERE id = ?",
-        "UPDATE base SET class = ?, checksum = NULL WHERE id = ?",
-    ),
-    "sample": (
-        "SELECT kept FROM unlabelled WHERE id = ?",
-        "UPDATE unlabelled SET kept = ?, checksum = NULL WHERE id = ?",
-    ),
-    "setting": (
-        "SELECT value FROM settings WHERE key = ?",
-        "UPDATE settings SET value = ?, checksum = NULL WHERE key = ?",
-    ),
+
+class Recorded(NamedTuple):
+    """Where a kind of recorded value stands."""
+
+    table: str
+    column: str
+    key: str = "id"
+
+
+RECORDED = {
+    "class": Recorded("classes", "name"),
+    "image": Recorded("images", "class"),
+    "base": Recorded("base", "class"),
+    "sample": Recorded("unlabelled", "kept"),
+    "setting": Recorded("settings", "value", "key"),
 }
 _CHANGED = """
 SELECT key FROM changes WHERE event > :after AND subject = 'class'
@@ -102,7 +95,9 @@ class EventLog:
 
     def change(self, subject: str, key: Value, value: Value) -> None:
         """Give a recorded value another value."""
-        read, write = _RECORDED[subject]
+        table, column, key_column = RECORDED[subject]
+        read = f"SELECT {column} FROM {table} WHERE {key_column} = ?"  # noqa: S608 - our names
+        write = f"UPDATE {table} SET {column} = ?, checksum = NULL WHERE {key_column} = ?"  # noqa: S608 - our names
         before = self.connection.execute(read, (key,)).fetchone()[0]
         self.connection.execute(write, (value, key))
         self.connection.execute(

@@ -86,8 +86,7 @@ def read_shots(connection: sqlite3.Connection, layout: Layout, classes: int) -> 
         if (len(rows) + len(found)) * classes > MOST_SCORES:
             break
         rows += found
-    features = layout.features([row[2:] for row in rows])
-    return Stored([row[0] for row in rows], [row[1] for row in rows], features)
+    return Stored.of(rows, layout)
 
 
 def learning_curves(snapshot: Snapshot, shots: Stored) -> Iterator[list[ClassCurve]]:

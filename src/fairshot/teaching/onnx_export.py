@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from fairshot.benchmarks.images import decode_image
 from fairshot.errors import ExtraMissing, PathUnusable
 from fairshot.models.pixels import DevicePictures
-from fairshot.teaching.confidence import Decisions
 from fairshot.teaching.errors import NoClasses
 from fairshot.teaching.folders import temporary_beside
 from fairshot.teaching.network import Network
@@ -50,8 +49,7 @@ class StoreModule(nn.Module):
         """Return scores (N, C), confidence and p_known (N,) of images (N, C, size, size) in 0 .. 1."""
         passes = [self.embedder(transform(images)) for transform in self.views.transforms]
         g, g_tilde = (self.views.combine(torch.stack(kind, dim=1)) for kind in zip(*passes, strict=True))
-        decision = self.classifier.decide({"g": g, "g_tilde": g_tilde})
-        return decision.scores, *self.confidence.probabilities(Decisions.of(self.classifier, decision, g))
+        return self.confidence.judge(self.classifier, {"g": g, "g_tilde": g_tilde})
 
 
 def export_onnx(store: Store, path: str | Path) -> Checked:
@@ -132,7 +130,8 @@ def _images(store: Store) -> Tensor:
     embedder, channels = store.network.embedder, store.network.preparation.channels
     noise = np.random.default_rng(0).integers(0, 256, (4, 64, 64, channels), dtype=np.uint8)
     pictures = list(noise)
-    for info in store.classes()[:: max(1, len(store.classes()) // CHECKED_IMAGES)]:
+    classes = store.classes()
+    for info in classes[:: max(1, len(classes) // CHECKED_IMAGES)]:
         for content in store.thumbnails(info.name, 1):
             pictures.append(decode_image(content, f"the stored image of {info.name}", channels))
     return embedder.test_view(DevicePictures.from_pictures(store.read(pictures).pictures))

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -80,10 +81,8 @@ def import_photos(
     return report
 
 
-def _photos_of(
-    image: LabelledImage, path: Path, margin: float
-) -> Iterator[tuple[str, str, bytes | tuple[Bytes, str]]]:
-    """Go through the photos of an image: class, file name, and content or pixels with their suffix."""
+def _photos_of(image: LabelledImage, path: Path, margin: float) -> Iterator[tuple[str, str, bytes | Bytes]]:
+    """Go through the photos of an image: class, file name, and content of the file or pixels."""
     stem = folder_name(path.stem)[:60]
     if len(image.classes) > 1:
         raise BadImage(image.reference, f"it is of several classes: {', '.join(sorted(image.classes))}")
@@ -104,7 +103,7 @@ def _photos_of(
     for name, box in image.boxes:
         crop = cut_out(pixels, box, margin)
         if min(crop.shape[:2]) >= SMALLEST:
-            yield name, f"{stem}-{_short(image.reference, *box)}{suffix}", (crop, suffix)
+            yield name, f"{stem}-{_short(image.reference, *box)}{suffix}", crop
         else:
             image.passed_over += 1
 
@@ -139,9 +138,7 @@ def _short(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode(errors="surrogateescape")).hexdigest()[:8]
 
 
-def _write(
-    out: Path, name: str, target: str, content: bytes | tuple[Bytes, str], report: ImportReport
-) -> None:
+def _write(out: Path, name: str, target: str, content: bytes | Bytes, report: ImportReport) -> None:
     """Write a photo of a class, unless it is there; its folder lies inside `out` whatever its name."""
     inside = folder_name(name)
     if inside != name:
@@ -154,8 +151,7 @@ def _write(
         return
     if not isinstance(content, bytes):
         file = io.BytesIO()
-        pixels, suffix = content
-        Image.fromarray(pixels).save(file, "PNG" if suffix == ".png" else "JPEG", quality=QUALITY)
+        Image.fromarray(content).save(file, "PNG" if path.suffix == ".png" else "JPEG", quality=QUALITY)
         content = file.getvalue()
     write_atomically(path, content)
     report.written += 1
@@ -166,7 +162,6 @@ class _Finder:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._by_name: dict[str, Path | None] | None = None  # None: several have this name
 
     def find(self, reference: str) -> Path:
         """Return the file of a path or an address: the longest end of it that is there, or its name alone."""
@@ -177,8 +172,6 @@ class _Finder:
             path = self.folder.joinpath(*parts[start:])
             if path.is_file():
                 return self._inside(path)
-        if self._by_name is None:
-            self._by_name = self._names()
         for name in (parts[-1], UPLOADED.sub("", parts[-1])):
             if (found := self._by_name.get(name)) is not None:
                 return self._inside(found)
@@ -204,7 +197,9 @@ class _Finder:
             raise PathUnusable(path, "is no file")
         return path
 
-    def _names(self) -> dict[str, Path | None]:
+    @cached_property
+    def _by_name(self) -> dict[str, Path | None]:
+        """The image files below the folder by their names; none where several have one."""
         names: dict[str, Path | None] = {}
         for parent, folders, files in os.walk(self.folder):
             folders.sort()

@@ -6,7 +6,7 @@ import hashlib
 import sqlite3
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from fairshot.teaching.database import to_blob
 
@@ -39,6 +39,13 @@ class Stored:
     ids: list[int]
     classes: list[int]
     features: Features
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[int, int, bytes, bytes | None]], layout: Layout) -> Self:
+        """Take ids, classes and features from rows of the table."""
+        return cls(
+            [row[0] for row in rows], [row[1] for row in rows], layout.features([row[2:] for row in rows])
+        )
 
 
 def class_infos(
@@ -135,9 +142,7 @@ def _stored(
     # The ids are chosen first, by an index that holds no features: rows are long.
     chosen = f"SELECT id FROM images WHERE {where} ORDER BY sha256 LIMIT ?"  # noqa: S608 - our conditions
     query = f"SELECT id, class, g, g_tilde FROM images WHERE id IN ({chosen}) ORDER BY sha256"  # noqa: S608 - as above
-    rows = connection.execute(query, (*values, at_most)).fetchall()
-    features = layout.features([row[2:] for row in rows])
-    return Stored([row[0] for row in rows], [row[1] for row in rows], features)
+    return Stored.of(connection.execute(query, (*values, at_most)).fetchall(), layout)
 
 
 def digest(connection: sqlite3.Connection, base: DualClassifier) -> str:

@@ -16,7 +16,7 @@ from fairshot.teaching import event_log, queries, single_photos
 from fairshot.teaching.base_counts import CLASSIFIER, read_counts
 from fairshot.teaching.database import DATABASE, check_content, connect, invalidate_derived, transaction
 from fairshot.teaching.errors import BadName, ClassExists, NotAStore, UnknownClass
-from fairshot.teaching.event_log import Event, EventLog
+from fairshot.teaching.event_log import RECORDED, Event, EventLog
 from fairshot.teaching.names import checked_name
 from fairshot.teaching.write_ahead_log import check_log
 
@@ -105,8 +105,8 @@ class Records:
             if source == target:
                 raise BadName(name, "cannot be merged into itself; give two classes")
             log = EventLog(self._writer, "merge", {"name": name, "into": into})
-            for subject, table in (("base", "base"), ("image", "images")):
-                query = f"SELECT id FROM {table} WHERE class = ?"  # noqa: S608 - our names
+            for subject in ("base", "image"):
+                query = f"SELECT id FROM {RECORDED[subject].table} WHERE class = ?"  # noqa: S608 - our names
                 rows = self._writer.execute(query, (source,)).fetchall()
                 for (row,) in rows:
                     log.change(subject, row, target)

@@ -19,9 +19,10 @@ from fairshot.models.embedder import Features
 from fairshot.progress import SILENT, Reporter
 from fairshot.teaching import event_log, queries
 from fairshot.teaching.adaptation import Adaptation, absorb
-from fairshot.teaching.base_classifier import CLASSIFIER, read_classifier
-from fairshot.teaching.confidence import SETTING, Confidence, Decisions, Trials
-from fairshot.teaching.creation import StoreSpec, clear_derived, write_base
+from fairshot.teaching.base_classifier import read_classifier
+from fairshot.teaching.base_counts import CLASSIFIER
+from fairshot.teaching.confidence import SETTING, Confidence, Trials
+from fairshot.teaching.creation import StoreSpec, write_base
 from fairshot.teaching.database import (
     DATABASE,
     derived_hold,
@@ -30,7 +31,7 @@ from fairshot.teaching.database import (
     read_transaction,
     transaction,
 )
-from fairshot.teaching.derived import Layout, derive
+from fairshot.teaching.derived import Layout, derive, derive_all
 from fairshot.teaching.errors import NoClasses, NotAStore, PhotoHasClass, UnreadablePhotos
 from fairshot.teaching.event_log import EventLog
 from fairshot.teaching.folders import new_folder
@@ -144,15 +145,12 @@ class Store(Records):
         snapshot = self.snapshot()
         if not snapshot.rows:
             raise NoClasses
-        decision = snapshot.classifier.decide(photos)
-        right, known = snapshot.confidence.probabilities(
-            Decisions.of(snapshot.classifier, decision, photos["g"])
-        )
+        scores, confidence, known = snapshot.confidence.judge(snapshot.classifier, photos)
         predictions = []
-        for p_right, p_known, row in zip(right.tolist(), known.tolist(), decision.scores, strict=True):
+        for row, sure, p_known in zip(scores, confidence.tolist(), known.tolist(), strict=True):
             candidates = tuple(Candidate(*pair) for pair in snapshot.most_similar(row, top))
             answer = candidates[0].name if p_known >= snapshot.confidence.threshold else None
-            predictions.append(Prediction(answer, p_right, p_known, candidates))
+            predictions.append(Prediction(answer, sure, p_known, candidates))
         return predictions
 
     def snapshot(self) -> Snapshot:
@@ -307,9 +305,7 @@ class Store(Records):
 
     def _derive_all(self, connection: sqlite3.Connection) -> None:
         """Derive anew all that is derived from recorded values."""
-        clear_derived(connection, self.base)
-        classes = {row[0] for row in connection.execute("SELECT id FROM classes")}
-        derive(connection, classes, self.base, self.layout)
+        derive_all(connection, self.base, self.layout)
         self._with_confidence(connection, self._read_snapshot(connection, None))
 
     def _derive_if_needed(self) -> None:
@@ -369,7 +365,7 @@ class Store(Records):
         report = replace(report, closest=closest_classes(change.after, class_id))
         if not stored.classes:
             return report
-        before, after = answers(change.before, stored), answers(change.after, stored)
+        before, after = (answers(each, stored.features) for each in (change.before, change.after))
         names = {row.id: row.name for row in change.before.rows}
         return replace(
             report,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fairshot.classifiers.similarity import similarity
+from fairshot.models.embedder import Features
 from fairshot.teaching.network import Photo, stacked
 from fairshot.teaching.queries import Stored
 from fairshot.teaching.snapshot import Snapshot
@@ -37,7 +38,7 @@ class TeachReport:
     photos: int  # new ones
     known: int  # photos given that the class had already
     created: bool  # whether the class is new
-    share: float  # of the images answered with a class; if more of them are reassigned, it is warned
+    warn_share: float  # of the images answered with a class; if more of them are reassigned, it is warned
     dry_run: bool = False
     closest: tuple[tuple[str, float], ...] = ()  # other classes and their similarity, the closest first
     reassigned: tuple[Reassigned, ...] = ()
@@ -59,7 +60,7 @@ class TeachReport:
             f"before ({each.count / each.of:.0%}): its photos may show {each.name} too, or more photos of "
             "both may be needed"
             for each in self.reassigned
-            if each.count > max(FEW, self.share * each.of)
+            if each.count > max(FEW, self.warn_share * each.of)
         ]
 
     def sentence(self) -> str:
@@ -94,17 +95,17 @@ def closest_classes(snapshot: Snapshot, class_id: int) -> tuple[tuple[str, float
     return tuple(snapshot.most_similar(similar, 1 + CLOSEST)[1:])
 
 
-def answers(snapshot: Snapshot, stored: Stored) -> Tensor:
-    """Return the ids of the classes that a snapshot answers for stored images (N,)."""
+def answers(snapshot: Snapshot, features: Features) -> Tensor:
+    """Return the ids of the classes that a snapshot answers for images (N,)."""
     ids = torch.tensor([row.id for row in snapshot.rows])
-    return ids[snapshot.classifier.decide(stored.features).scores.argmax(1)]
+    return ids[snapshot.classifier.decide(features).scores.argmax(1)]
 
 
 def mistaken_photos(
     snapshot: Snapshot, photos: Sequence[Photo], class_id: int
 ) -> tuple[tuple[str, int], ...]:
     """Count the photos of a class that a snapshot answers with another class, the most frequent one first."""
-    found = answers(snapshot, Stored([], [], stacked(photos))).tolist()
+    found = answers(snapshot, stacked(photos)).tolist()
     names = {row.id: row.name for row in snapshot.rows}
     return tuple(Counter(names[each] for each in found if each != class_id).most_common())
 

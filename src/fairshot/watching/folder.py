@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import os
 import stat
 import time
@@ -18,16 +19,11 @@ from fairshot.watching.backoff import Backoff
 from fairshot.watching.capture import Capture, Captures, Prepare, Version, as_it_is, as_text, identity
 from fairshot.watching.journal import Journal
 
+File = tuple[str, Version]  # its path in the folder, and what it was when it was looked at
 AT_ONCE = 8  # pictures that are answered together
 WAITING = 1024  # files that are looked at together, the oldest first; the others come later
 COMPLETION_SECONDS = 30.0  # in which a file that cannot be read may still be completed
 IDLE_SHARE = 5  # times as long as a look took, to wait before the next: a large folder keeps no core busy
-
-
-@dataclass(frozen=True)
-class _Waiting:
-    version: Version
-    since: float  # when it was first seen so
 
 
 @dataclass
@@ -45,8 +41,8 @@ class FolderSource:
     prepare: Prepare = as_it_is
     without: Collection[Path] = ()
     reporter: Reporter = SILENT
-    _waiting: dict[str, _Waiting] = field(init=False, default_factory=dict)
-    _failed: dict[str, _Waiting] = field(init=False, default_factory=dict)
+    _waiting: dict[File, float] = field(init=False, default_factory=dict)  # when it was first seen so
+    _failed: dict[File, float] = field(init=False, default_factory=dict)  # when it could not be read
 
     @property
     def name(self) -> str:
@@ -76,13 +72,13 @@ class FolderSource:
             if not settled:
                 stop.wait(max(self.every, IDLE_SHARE * (time.monotonic() - began)))
 
-    def _unanswered(self) -> list[tuple[str, Version]]:
+    def _unanswered(self) -> list[File]:
         """List files that are not answered yet, as they are now: the oldest, and not too many at once."""
         if not self.folder.is_dir():
             raise FileNotFoundError(2, "there is no such folder")
         return heapq.nsmallest(WAITING, self._files(), key=lambda each: (each[1].changed, each[0]))
 
-    def _files(self) -> Iterator[tuple[str, Version]]:
+    def _files(self) -> Iterator[File]:
         without = {path.resolve() for path in self.without}
         for parent, folders, files in os.walk(self.folder):
             folders[:] = [
@@ -102,28 +98,18 @@ class FolderSource:
                 if not self.journal.is_answered(image, version):
                     yield image, version
 
-    def _settled(self, found: list[tuple[str, Version]]) -> list[tuple[str, Version]]:
-        """Choose the files that have not changed for a while."""
+    def _settled(self, found: list[File]) -> list[File]:
+        """Choose the files that have not changed for a while, and for longer if they could not be read."""
         now = time.monotonic()
-        waiting, failed = self._waiting, self._failed
-        self._waiting, self._failed = {}, {}
-        for image, version in found:
-            known = waiting.get(image)
-            same = known is not None and known.version == version
-            self._waiting[image] = known if known and same else _Waiting(version, now)
-            if image in failed and failed[image].version == version:
-                self._failed[image] = failed[image]
+        self._waiting = {file: self._waiting.get(file, now) for file in found}
+        self._failed = {file: at for file, at in self._failed.items() if file in self._waiting}
         return [
-            (image, version)
-            for image, version in found
-            if now - self._waiting[image].since >= self.every and not self._failed_lately(image, now)
+            file
+            for file, since in self._waiting.items()
+            if now - since >= self.every and now - self._failed.get(file, -math.inf) >= COMPLETION_SECONDS
         ]
 
-    def _failed_lately(self, image: str, now: float) -> bool:
-        """Whether a file could not be read lately, and has not changed since."""
-        return image in self._failed and now - self._failed[image].since < COMPLETION_SECONDS
-
-    def _read(self, file: tuple[str, Version]) -> Capture | None:
+    def _read(self, file: File) -> Capture | None:
         """Read a file; none if it may still be completed."""
         image, version = file
         path = self.folder / image
@@ -133,8 +119,8 @@ class FolderSource:
         except BadImage as problem:
             if not path.exists():
                 return None
-            if image not in self._failed and not self.once:
-                self._failed[image] = _Waiting(version, time.monotonic())
+            if file not in self._failed and not self.once:
+                self._failed[file] = time.monotonic()
                 return None
             return Capture(as_text(image), id, None, problem.reason, path, version)
         try:

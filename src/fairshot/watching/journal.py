@@ -69,7 +69,8 @@ class Journal:
 
     def record(self, captures: Sequence[Capture], messages: Sequence[Mapping[str, str]]) -> None:
         """Keep that pictures are answered, and the messages about each, by receiver."""
-        with self._lock, self._errors(), self._transaction():
+        with self._lock, self._errors(), self._connection:  # which commits, or rolls back if something fails
+            self._connection.execute("BEGIN")
             for capture, by_receiver in zip(captures, messages, strict=True):
                 if capture.version is not None:
                     self._connection.execute(
@@ -111,17 +112,6 @@ class Journal:
         """Count the messages that wait."""
         with self._lock, self._errors():
             return int(self._connection.execute("SELECT count(*) FROM waiting").fetchone()[0])
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN")
-        try:
-            yield
-            self._connection.execute("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -86,8 +86,7 @@ class LiveVideo:
     change: float = CHANGE
     prepare: Prepare = as_it_is
     reporter: Reporter = SILENT
-    _latest: Bytes | None = field(init=False, default=None)
-    _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
+    _latest: deque[Bytes] = field(init=False, default_factory=lambda: deque(maxlen=1))
     _session: str = field(init=False, default_factory=lambda: uuid.uuid4().hex[:8])
 
     @property
@@ -102,14 +101,12 @@ class LiveVideo:
     def batches(self, stop: Event) -> Captures:
         """Give changed frames, at most one every so many seconds."""
         ended = Event()
-        reader = threading.Thread(target=self._read, args=(stop, ended), daemon=True, name="frames")
+        reader = threading.Thread(target=self._read, args=(ended,), daemon=True, name="frames")
         reader.start()
         changed, number = _Changed(self.change), 0
         try:
             while not stop.is_set():
-                with self._lock:
-                    frame, self._latest = self._latest, None
-                if frame is not None and changed(frame):
+                if self._latest and changed(frame := self._latest.pop()):
                     number += 1
                     yield [Capture(f"frame {number}", f"{self._session}-{number}", self.prepare(frame))]
                 stop.wait(self.every)
@@ -117,36 +114,28 @@ class LiveVideo:
             ended.set()
             reader.join(1.0)  # a read of a dead stream may take longer, and ends with the process
 
-    def _read(self, stop: Event, ended: Event) -> None:
+    def _read(self, ended: Event) -> None:
         away = Backoff(self.reporter, f"{self.name} gives no frames", f"{self.name} gives frames again")
-        while not stop.is_set() and not ended.is_set():
+        while not ended.is_set():
             video = self._open()
             try:
-                while video.isOpened() and not stop.is_set() and not ended.is_set() and video.grab():
+                while video.isOpened() and not ended.is_set() and video.grab():
                     frame = _retrieved(video)
                     if frame is not None:
                         away.succeeded()
-                        with self._lock:
-                            self._latest = frame
+                        self._latest.append(frame)
             except cv2.error as problem:  # of a frame that cannot be decoded
                 self.reporter.say(f"{self.name}: {problem}")
             finally:
                 video.release()
-            if not stop.is_set() and not ended.is_set():
-                _wait(away.failed("it is not there, or has ended"), stop, ended)
+            if not ended.is_set():
+                ended.wait(away.failed("it is not there, or has ended"))
 
     def _open(self) -> cv2.VideoCapture:
         if isinstance(self.device, int):
             return cv2.VideoCapture(self.device)
         limits = [cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, TIMEOUT, cv2.CAP_PROP_READ_TIMEOUT_MSEC, TIMEOUT]
         return cv2.VideoCapture(self.device, cv2.CAP_FFMPEG, limits)
-
-
-def _wait(seconds: float, *events: Event) -> None:
-    """Wait so long, or until one of several events is set."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until and not any(event.is_set() for event in events):
-        events[0].wait(0.2)
 
 
 def _retrieved(video: cv2.VideoCapture) -> Bytes | None:

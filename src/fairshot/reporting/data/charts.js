@@ -80,9 +80,8 @@ function plot(svg, box, lines, options) {
   if (options.harmonic) harmonicMeans(svg, box, clip, x, y, options);
   for (const line of lines) {
     const group = draw("g", { "data-method": line.id, "clip-path": `url(#${clip})` }, svg);
-    const path = line.points.map(([a, b], i) => `${i ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("");
     const stroke = { stroke: line.colour, "stroke-width": line.width, "stroke-dasharray": line.dash };
-    const shape = draw("path", { d: path, fill: "none", opacity: line.published ? 0.55 : 1, ...stroke }, group);
+    const shape = draw("path", { d: pathOf(line.points, x, y), fill: "none", opacity: line.published ? 0.55 : 1, ...stroke }, group);
     draw("title", {}, shape, line.label);
     line.points.forEach(([a, b], i) => {
       if (!line.marker) return;
@@ -93,6 +92,10 @@ function plot(svg, box, lines, options) {
     });
   }
   if (options.labels) labelEnds(svg, box, lines, x, y, options);
+}
+
+function pathOf(points, x, y) {
+  return points.map(([a, b], i) => `${i ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("");
 }
 
 function labelEnds(svg, box, lines, x, y, options) {
@@ -129,8 +132,7 @@ function harmonicMeans(svg, box, clip, x, y, options) {
     }
     const shown = points.filter(([, novel]) => novel >= options.y[0] && novel <= options.y[1]);
     if (shown.length < 2) continue;
-    const path = shown.map(([a, b], i) => `${i ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("");
-    draw("path", { d: path, fill: "none", stroke: "var(--grid)", "stroke-width": 1.6 }, group);
+    draw("path", { d: pathOf(shown, x, y), fill: "none", stroke: "var(--grid)", "stroke-width": 1.6 }, group);
     const [a, b] = shown[0]; // the name stands on its curve, inside the axes
     const place = { x: Math.min(x(a) + 5, box.x + box.w - 58), y: Math.min(Math.max(y(b) + 4, box.y + 10), box.y + box.h - 5) };
     draw("text", { ...place, fill: "var(--muted)", "font-size": 10, class: "level" }, group, `harmonic ${level}`);
@@ -140,9 +142,10 @@ function harmonicMeans(svg, box, clip, x, y, options) {
   if (low < high) draw("path", { d: `M${x(low)} ${y(low)}L${x(high)} ${y(high)}`, ...diagonal }, group);
 }
 
-function lineOf(id, method, values, from = 0) {
-  const points = values.map((value, i) => [i + from, value]).filter(([, value]) => value !== null);
-  return { id, label: method.label, points, colour: method.colour, dash: method.dash, marker: method.marker, width: method.width };
+function lineOf(id, method, values) {
+  const points = values.map((value, i) => [i, value]).filter(([, value]) => value !== null);
+  const { label, colour, dash, marker, width } = method;
+  return { id, label, points, colour, dash, marker, width };
 }
 
 function room(lines, width) {

@@ -49,7 +49,7 @@ export function chooser({ text, names, chosen, isNew = true }) {
     event.preventDefault();
   });
   refresh();
-  return Object.assign(make("div", "chooser", input, list), { start: () => input.focus(), refresh });
+  return Object.assign(make("div", "chooser", input, list), { start: () => input.focus() });
 }
 
 function option(name, isNew, id) {

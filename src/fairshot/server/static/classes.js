@@ -202,32 +202,28 @@ function chooseClass(text, isNew, chosen) {
   field.start();
 }
 
-function setUp() {
-  find("#search").addEventListener("input", showClasses);
-  onClick(find("#close-class"), () => dialog.close());
-  dialog.addEventListener("close", () => document.body.append(find("#toast"))); // what it says stays
-  onClick(find("#more-photos"), morePhotos);
-  onClick(find("#rename"), () => {
-    const [name, new_name] = [opened, find("#new-name").value.trim()];
-    return changeClass("rename", { new_name }, () => `${name} is ${new_name} now.`, new_name);
-  });
-  onClick(find("#forget"), () => {
-    const name = opened;
-    return changeClass("forget", {}, () => `${name} is forgotten.`, null);
-  });
-  onClick(find("#merge"), () => chooseClass("Merge it into", false, (into) => {
-    const name = opened;
-    return changeClass("merge", { into }, () => `${name} is part of ${into} now.`, null);
-  }));
-  onClick(find("#drop-photos"), () => {
-    const [name, photos] = [opened, chosenPhotos()];
-    return changeClass("photos/drop", { photos }, () => `${counted(photos.length, "photo")} of ${name} dropped.`, name);
-  });
-  onClick(find("#move-photos"), () => chooseClass("Move the chosen photos to", true, (into) => {
-    const [name, photos] = [opened, chosenPhotos()];
-    const sentence = () => `${counted(photos.length, "photo")} of ${name} moved to ${into}.`;
-    return changeClass("photos/move", { photos, into }, sentence, name);
-  }));
-}
-
-setUp();
+find("#search").addEventListener("input", showClasses);
+onClick(find("#close-class"), () => dialog.close());
+dialog.addEventListener("close", () => document.body.append(find("#toast"))); // what it says stays
+onClick(find("#more-photos"), morePhotos);
+onClick(find("#rename"), () => {
+  const [name, new_name] = [opened, find("#new-name").value.trim()];
+  return changeClass("rename", { new_name }, () => `${name} is ${new_name} now.`, new_name);
+});
+onClick(find("#forget"), () => {
+  const name = opened;
+  return changeClass("forget", {}, () => `${name} is forgotten.`, null);
+});
+onClick(find("#merge"), () => chooseClass("Merge it into", false, (into) => {
+  const name = opened;
+  return changeClass("merge", { into }, () => `${name} is part of ${into} now.`, null);
+}));
+onClick(find("#drop-photos"), () => {
+  const [name, photos] = [opened, chosenPhotos()];
+  return changeClass("photos/drop", { photos }, () => `${counted(photos.length, "photo")} of ${name} dropped.`, name);
+});
+onClick(find("#move-photos"), () => chooseClass("Move the chosen photos to", true, (into) => {
+  const [name, photos] = [opened, chosenPhotos()];
+  const sentence = () => `${counted(photos.length, "photo")} of ${name} moved to ${into}.`;
+  return changeClass("photos/move", { photos, into }, sentence, name);
+}));
