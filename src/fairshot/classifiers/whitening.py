@@ -217,6 +217,6 @@ def _eigh(matrices: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """
     try:
         values, vectors = torch.linalg.eigh(matrices)
-    except torch.linalg.LinAlgError:
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
         values, vectors = torch.linalg.eigh(matrices.double())
     return values.to(matrices), vectors.to(matrices)

@@ -47,6 +47,7 @@ def serve_command(
         print(f"page {address}/  API {address}/docs", flush=True)
         if token is not None and given is None:
             print(f"token {token}", flush=True)
-        with suppress(KeyboardInterrupt):  # Ctrl-C is how a server is stopped
+        say("Ctrl-C stops it")
+        with suppress(KeyboardInterrupt):
             serve(opened, listener, token, keep_asked)
     say("stopped")

@@ -65,9 +65,8 @@ def tradeoff_command(
     accuracy and average harmonic mean. Writes `tradeoff.json` and `tradeoff.md` into the run, and the choice
     with its log into the folder of the pseudo-novel training.
 
-    The settings of the decision are what it tries, so there is no --set; all others are the run's. To try
-    the rules beside another one, such as method.mirror, make that run first, which needs no training:
-    fairshot run RUN/recipe.yaml --base RUN --set method.mirror=true --out RUN2
+    The settings of the decision are what it tries, so there is no --set; all others are the run's. With
+    --mirror features are averaged with those of mirror images.
 
     With several runs, all methods of a comparison get the gate that SSS has, each chosen on its own
     pseudo-novel classes: `fairshot report` shows what each then reaches beside its own decision. Methods
