@@ -64,7 +64,7 @@ async function answerCard(prediction, image) {
   );
 }
 
-// "Right", "It is ..." and "Teach this" under an answer.
+// "Right", "It is ..." and, where a class is answered, "Teach this" under an answer.
 function feedback({ id, answer, top }, image) {
   const said = make("div", "said");
   const dismiss = async () => id && call("recent/dismiss", { ids: [id] }).catch(() => {});
@@ -91,10 +91,7 @@ function feedback({ id, answer, top }, image) {
     await dismiss();
     said.replaceChildren(make("p", "note", "Good. It is not among the unsure ones any more."));
   };
-  const buttons = [
-    button("Right", right, "right"),
-    button("It is …", choose, "correct"),
-    button("Teach this", () => (answer === null ? choose() : teachAs(answer)), "teach-this"),
-  ];
+  const buttons = [button("Right", right, "right"), button("It is …", choose, "correct")];
+  if (answer !== null) buttons.push(button("Teach this", () => teachAs(answer), "teach-this"));
   return make("div", "feedback", make("div", "buttons", ...buttons), said);
 }
