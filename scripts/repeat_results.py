@@ -3,9 +3,9 @@
     python scripts/repeat_results.py results/cifar100/commands.txt runs/cifar100 --jobs 4
 
 A line of the file is a command of fairshot whose `--out` is a folder in the destination. One that names the
-folder of another line begins when that line has ended well. At most `--jobs` trainings run at once; on a GPU
-they share it through MPS where that is installed. Commands with `--base` do not train: as many of them run
-beside the trainings.
+folder of another line, or whose own folder holds it, begins when that line has ended well. At most `--jobs`
+trainings run at once; on a GPU they share it through MPS where that is installed. Commands with `--base` do
+not train: as many of them run beside the trainings.
 """
 
 import argparse
@@ -54,10 +54,12 @@ def read(path: Path) -> list[Command]:
     if wrong := [each for each in words if each[0] != "fairshot" or "--out" not in each[:-1]]:
         sys.exit(f"{path}: {shlex.join(wrong[0])!r}: expected a command of fairshot with --out FOLDER")
     outs = [each[each.index("--out") + 1] for each in words]
-    return [
-        Command(each, out, frozenset(word for word in each if word in outs and word != out))
-        for each, out in zip(words, outs, strict=True)
-    ]
+    return [Command(each, out, _needs(each, out, outs)) for each, out in zip(words, outs, strict=True)]
+
+
+def _needs(words: tuple[str, ...], out: str, outs: list[str]) -> frozenset[str]:
+    """Return the folders of other lines that a command names, and those that lie in its own."""
+    return frozenset({*words, *(each for each in outs if each.startswith(f"{out}/"))} & set(outs) - {out})
 
 
 def run_all(commands: list[Command], destination: Path, jobs: int) -> list[str]:

@@ -110,6 +110,17 @@ def test_what_a_reader_knows_has_its_name_alone_and_beside_the_paper(recipe, cha
     assert [group.label for group in group_results(results)] == expected
 
 
+def test_the_timing_of_calibration_is_said_in_words():
+    timings = [
+        [f"method.calibration_timing={each}", "method.calibration=true"] for each in ("before", "after")
+    ]
+    results = [make_result("sss", recipe=load_recipe("cifar100/sss", each).as_dict()) for each in timings]
+    assert [group.label for group in group_results(results)] == [
+        "SSS with Calibration (before the answers)",
+        "SSS with Calibration (after the answers)",
+    ]
+
+
 def test_an_ablation_lists_the_parts_that_are_on_and_what_else_a_run_has():
     on = ("mirror=true", "calibration=true")
     changes = [["sr=false"], ["sr=false", *on], ["corner_crops=0.8"], ["corner_crops=0.9"]]

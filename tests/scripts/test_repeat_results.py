@@ -36,6 +36,15 @@ def test_a_decision_waits_for_its_training_and_what_is_finished_is_not_repeated(
     assert repeat(commands, runs).stdout == ""
 
 
+def test_a_table_waits_for_the_rows_that_lie_in_its_folder(tmp_path):
+    commands, runs = tmp_path / "commands.txt", tmp_path / "runs"
+    commands.write_text(
+        "fairshot ablate components doodles/sss --out table\n"
+        "fairshot run doodles/no_such_method --out table/baseline\n"
+    )
+    assert repeat(commands, runs).stderr.strip() == "not finished: table/baseline, table"
+
+
 def test_a_command_that_fails_is_named_with_those_that_needed_it(tmp_path):
     commands, runs = tmp_path / "commands.txt", tmp_path / "runs"
     commands.write_text(

@@ -27,6 +27,10 @@ SMALL = ["training.batch=8", "model.size=8", "method.sr_width=16"]
             "triton_red_fused_native_batch_norm_backward_threshold_backward_12",
             "batch norm and ReLU, backward",
         ),
+        (
+            "triton_poi_fused__native_batch_norm_legit_functional_convolution_backward_native_batch_norm_backward_8",
+            "batch norm and ReLU, backward",
+        ),
         ("triton_per_fused__log_softmax__log_softmax_backward_data_3", "loss"),
         ("nvjet_tst_128x256_64x4", "matrix products of SR and head"),
         ("aten::addmm", "matrix products of SR and head"),
@@ -36,6 +40,7 @@ SMALL = ["training.batch=8", "model.size=8", "method.sr_width=16"]
         ("triton_poi_fused__to_copy_add_clamp_floor_index_lerp_mul_sub_2", "views"),
         ("aten::index", "views"),
         ("Memcpy DtoD (Device -> Device)", "copies"),
+        ("void cudnn::engines_precompiled::nhwcToNchwKernel<__nv_bfloat16>", "copies"),
         ("triton_poi_fused_add_7", "other"),
     ],
 )

@@ -27,6 +27,7 @@ SETTINGS_OF = {  # by what a reader knows it as: settings that say nothing where
         *("alpha_base", "alpha_novel", "bounded", "drift"),
     ),
 }
+IN_WORDS = {"method.calibration_timing": "{} the answers"}  # of values that say more than key and value
 OWNER = {f"method.{key}": phrase for phrase, keys in SETTINGS_OF.items() for key in keys}
 PART_KEYS = {f"method.{part}" for part in PARTS if part != "calibration"}  # which has a name of its own
 
@@ -55,7 +56,9 @@ def variant_name(title: str, mine: Flat, alike: Sequence[Flat]) -> str:
 
 
 def setting_text(key: str, value: Any) -> str:
-    """Return a setting in words: `small stem on`, `decision anomaly detection`."""
+    """Return a setting in words: `small stem on`, `decision anomaly detection`, `after the answers`."""
+    if key in IN_WORDS:
+        return IN_WORDS[key].format(value)
     text = {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
     return f"{key_text(key)} {text.replace('_', ' ') if text.isidentifier() else text}"
 

@@ -25,15 +25,15 @@ OTHER = "other"
 PARTS = {
     "convolutions, gradient of weights": r"wgrad",
     "convolutions, gradient of images": r"dgrad",
+    "batch norm and ReLU, backward": r"batch_norm\w*_backward|threshold_backward",
     "convolutions, backward": r"conv\w*_backward",
     "optimiser and averaged weights": r"sgd|multi_tensor|foreach|lerp_$",
     "views": r"index|floor|lerp",
-    "batch norm and ReLU, backward": r"batch_norm\w*_backward|threshold_backward",
     "convolutions, forward": r"fprop|conv|implicit_gemm",
     "batch norm and ReLU, forward": r"batch_norm|relu|clamp_min",
     "loss": r"softmax|nll_loss|cross_entropy",
     "matrix products of SR and head": r"gemm|nvjet|mm\b",
-    "copies": r"copy|memcpy|memset|::cat\b",
+    "copies": r"copy|memcpy|memset|::cat\b|nhwctonchw|nchwtonhwc|addpadding",
 }
 
 

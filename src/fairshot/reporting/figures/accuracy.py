@@ -126,11 +126,12 @@ def _described(group: Group, *measures: SessionMeasure) -> str:
 def accuracy_per_session(groups: Sequence[Group]) -> Figure:
     """Draw one panel per method: base, novel and overall accuracy per session, their deviation shaded."""
     figure, panels = style.panel_grid(len(groups), 3.8, 3.1, sharex=True, sharey=True)
+    columns = style.panel_columns(len(groups))
     for index, (axes, group) in enumerate(zip(panels, groups, strict=True)):
         _draw_accuracies(axes, group)
-        if index % style.PANELS_PER_ROW == 0:
+        if index % columns == 0:
             axes.set_ylabel("accuracy (%)")
-        if index + style.PANELS_PER_ROW >= len(groups):
+        if index + columns >= len(groups):
             axes.set_xlabel("session")
             axes.tick_params(labelbottom=True)
     return figure

@@ -61,14 +61,20 @@ def report_style() -> Iterator[None]:
 
 
 def panel_grid(count: int, width: float, height: float, **shared: Any) -> tuple[Figure, list[Axes]]:
-    """Return a figure of so many panels of this size (inches), three in a row."""
-    columns = min(count, PANELS_PER_ROW)
+    """Return a figure of so many panels of this size (inches)."""
+    columns = panel_columns(count)
     rows = -(-count // columns)
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, **shared).ravel()
     for spare in panels[count:]:
         spare.remove()
     return figure, list(panels[:count])
+
+
+def panel_columns(count: int) -> int:
+    """Return how many panels stand in a row: at most three, and all rows as full as possible."""
+    rows = -(-count // PANELS_PER_ROW)
+    return -(-count // rows)
 
 
 def count_in_integers(axes: Axes) -> None:
