@@ -36,10 +36,11 @@ BESIDE_PAPER = {  # by what a reader knows them as: the runs of all seeds
     "with Resistance": "sss-seed*",
     "with Resistance and Calibration": "sss-calibration-seed*",
     "with our gate, mirror images": "sss_gate-seed*",
+    "with our gate, mirror images, corner crops": "sss_gate-crops-seed*",
     "with our gate, mirror images, Calibration": "sss_gate-calibration-seed*",
     "mixtures": "sss_bgmm-seed*",
     "mixtures with our gate, mirror images": "sss_bgmm_gate-seed*",
-    "mixtures with Resistance and Calibration": None,
+    "mixtures with Resistance and Calibration": "sss_bgmm-calibration-seed*",
 }
 COLUMNS = {
     "short": SHORT,
@@ -91,8 +92,6 @@ def paper_rows(folder: Path) -> list[list[str]]:
     for name, pattern in BESIDE_PAPER.items():
         if name in printed:
             rows.append([f"{name}: paper", "?", *(f"{value:.2f}" for value in printed[name])])
-        if pattern is None:
-            continue
         (group,) = group_results([Result.read(run) for run in sorted(folder.glob(pattern))])
         cells = [spread_text(_spread(group, key)) for key, _ in SHORT.values()]
         rows.append([f"{name}: ours", str(len(group.results)), *cells])
