@@ -1,0 +1,71 @@
+"""The script that times changes of the engine: they compute the same, and each is timed in every round."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairshot.recipes import load_recipe
+from fairshot.speed.train import base_objective
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts/try_engine.py"
+SMALL = load_recipe("cifar100/sss", ["model.size=8", "method.sr_width=8"])
+
+
+@pytest.fixture(scope="module")
+def engine():
+    spec = importlib.util.spec_from_file_location("try_engine", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+@pytest.mark.parametrize("variant", ["padded-stem", "groups"])
+def test_a_changed_network_gives_the_same_features(engine, variant, monkeypatch):
+    monkeypatch.setattr(engine, "GROUP", 2)
+    trial = engine.Trial(SMALL, base_objective(SMALL, 4, 3), "32-true")
+    trial.backbone.eval()
+    images = torch.rand(5, 3, 8, 8)
+    before = trial.backbone(images)
+    changed = engine.VARIANTS[variant](trial).backbone
+    assert isinstance(changed.conv1, engine.PaddedConvolution | engine.Grouped)
+    torch.testing.assert_close(changed(images), before)
+
+
+def test_batch_norms_of_groups_have_their_own_statistics(engine, monkeypatch):
+    monkeypatch.setattr(engine, "GROUP", 2)
+    trial = engine.groups(engine.Trial(SMALL, base_objective(SMALL, 4, 3), "32-true"))
+    first = torch.nn.Sequential(*trial.backbone.conv1.layers).train()
+    images = torch.rand(4, 3, 8, 8)
+    torch.testing.assert_close(
+        trial.backbone.conv1(images), torch.cat([first(images[:2]), first(images[2:])])
+    )
+
+
+def test_variants_are_timed_in_rounds():
+    call = [
+        sys.executable,
+        SCRIPT,
+        "reference",
+        "--recipe",
+        "doodles/sss",
+        "--images",
+        "120",
+        "--rounds",
+        "2",
+    ]
+    timed = subprocess.run(call, capture_output=True, text=True, check=True)
+    (row,) = timed.stdout.splitlines()
+    name, *speeds = row.split()
+    assert name == "reference"
+    assert len([float(speed.replace(",", "")) for speed in speeds]) == 2
+
+
+def test_an_unknown_variant_is_refused():
+    refused = subprocess.run([sys.executable, SCRIPT, "fp8"], capture_output=True, text=True, check=False)
+    assert "unknown: fp8; expected some of reference" in refused.stderr
