@@ -65,12 +65,10 @@ class NoGate(UserError):
 
     run: Path
     method: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.run} is a run of {self.method}; gates decide on prototypes of SSS, or of a method whose "
-            "network stays as the base session left it"
-        )
+    message = (
+        "{run} is a run of {method}; gates decide on prototypes of SSS, or of a method whose network stays "
+        "as the base session left it"
+    )
 
 
 class CurvePoint(Document):
