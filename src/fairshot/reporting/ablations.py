@@ -24,7 +24,7 @@ from fairshot.reporting.groups import (
 )
 from fairshot.reporting.measures import BASE_INC, INC, INC_AVG, OVERALL, OVERALL_AVG
 from fairshot.reporting.names import PARTS, key_text, setting_text
-from fairshot.reporting.tables import TRANSDUCTIVE, Row, Table, our_row, session_column, summary_column
+from fairshot.reporting.table import TRANSDUCTIVE, Row, Table, our_row, session_column, summary_column
 from fairshot.settings import flat
 from fairshot.studies.published import Published, published
 from fairshot.tensor_files import read_tensors
