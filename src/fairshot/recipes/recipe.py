@@ -24,13 +24,7 @@ from fairshot.errors import (
 )
 from fairshot.methods import baseline, method_named, methods
 from fairshot.methods.method import MethodSettings
-from fairshot.methods.plugins import (
-    PLUGIN_COPY,
-    PLUGIN_MARK,
-    load_plugin,
-    loaded_plugin,
-    plugin_class,
-)
+from fairshot.methods.plugins import PLUGIN_COPY, PLUGIN_MARK, load_plugin, loaded_plugin, plugin_class
 from fairshot.models.embedder import ModelSettings
 from fairshot.recipes.sources import (
     apply_override,

@@ -19,13 +19,7 @@ from fairshot.documents import write_json
 from fairshot.errors import FolderOccupied, OtherImages, UserError
 from fairshot.evaluation.base_session import check_base, check_images, restore_method
 from fairshot.evaluation.experiment import load_pictures, split_of
-from fairshot.evaluation.run_folder import (
-    PSEUDO_NOVEL,
-    RECIPE,
-    TRIALS,
-    is_finished,
-    recipe_of,
-)
+from fairshot.evaluation.run_folder import PSEUDO_NOVEL, RECIPE, TRIALS, is_finished, recipe_of
 from fairshot.methods import method_named
 from fairshot.methods.method import Method
 from fairshot.methods.prototype_method import PrototypeMethod
@@ -208,10 +202,7 @@ def _tradeoff(
 
 
 def evaluate(
-    streams: Sequence[CachedStream],
-    gates: Sequence[Gate],
-    reporter: Reporter = SILENT,
-    what: str = "gates",
+    streams: Sequence[CachedStream], gates: Sequence[Gate], reporter: Reporter = SILENT, what: str = "gates"
 ) -> list[CurvePoint]:
     """Go through every stream with every gate; the streams are over one feature bank."""
     points: dict[Gate, CurvePoint] = {}
