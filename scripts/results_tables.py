@@ -14,8 +14,8 @@ from statistics import fmean
 
 from fairshot.benchmarks.cifar100 import PROTOCOL
 from fairshot.evaluation.result import Result
+from fairshot.reporting.conditions import UNKNOWN, conditions
 from fairshot.reporting.groups import Group, Spread, group_results, is_baseline, ranked, spread_text
-from fairshot.reporting.tables import UNKNOWN, conditions
 from fairshot.studies.published import published
 
 ROOT = Path(__file__).resolve().parents[1]

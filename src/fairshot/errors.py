@@ -6,19 +6,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, dataclass_transform
+from typing import Any, ClassVar, dataclass_transform
 
 
 @dataclass_transform(eq_default=False)
 class UserError(ValueError):
     """Something given to fairshot cannot be used; the message is complete without a traceback.
 
-    A subclass is a dataclass of what was given and expected, and its message is its text. That names no
-    option of a command: callers from Python have none. `fairshot.cli.advice` adds which option helps.
+    A subclass is a dataclass of what was given and expected, which stand in braces in its message. That names
+    no option of a command: callers from Python have none. `fairshot.cli.advice` adds which option helps.
     """
+
+    message: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
         dataclass(eq=False)(cls)  # it is caught, raised and compared as itself
+
+    def __str__(self) -> str:
+        return self.message.format_map(vars(self)) or super().__str__()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the fields, whatever the arguments were: an error of a run on a cluster is sent here."""
@@ -38,9 +43,7 @@ class BadInput(UserError):
 
     name: str  # such as y, or y[3]
     reason: str
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.reason}"
+    message = "{name}: {reason}"
 
 
 class BadImage(BadInput):
@@ -53,9 +56,7 @@ class BadSetting(UserError):
     key: str
     given: object
     reason: str  # why not, or what is expected
-
-    def __str__(self) -> str:
-        return f"{self.key}: {self.given!r} was given; {self.reason}"
+    message = "{key}: {given!r} was given; {reason}"
 
 
 class BadSettings(UserError):
@@ -72,9 +73,7 @@ class PathUnusable(UserError):
 
     path: Path
     reason: str
-
-    def __str__(self) -> str:
-        return f"{self.path} {self.reason}"
+    message = "{path} {reason}"
 
 
 class UnknownRecipe(UserError):
@@ -97,9 +96,7 @@ class BadOverride(UserError):
 
     override: str
     problem: str
-
-    def __str__(self) -> str:
-        return f"{self.override!r}: {self.problem}"
+    message = "{override!r}: {problem}"
 
 
 class MethodNotLoaded(UserError):
@@ -107,11 +104,7 @@ class MethodNotLoaded(UserError):
 
     recipe: Path
     name: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.recipe}: {self.name} is a method from a file of its own, and reading a run runs no code"
-        )
+    message = "{recipe}: {name} is a method from a file of its own, and reading a run runs no code"
 
 
 class CodeNotTrusted(UserError):
@@ -119,12 +112,10 @@ class CodeNotTrusted(UserError):
 
     recipe: str
     code: Path
-
-    def __str__(self) -> str:
-        return (
-            f"{self.recipe} runs the code of {self.code}, which can do all that you can: read the file, and "
-            "run it only if you trust it"
-        )
+    message = (
+        "{recipe} runs the code of {code}, which can do all that you can: read the file, and run it only if "
+        "you trust it"
+    )
 
 
 class DamagedFile(UserError):
@@ -132,12 +123,7 @@ class DamagedFile(UserError):
 
     path: Path
     problem: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.path} is damaged: {self.problem}; bring it back from a copy, or make it anew: repeat "
-            "what wrote it"
-        )
+    message = "{path} is damaged: {problem}; bring it back from a copy, or make it anew: repeat what wrote it"
 
 
 class FileRefused(UserError):
@@ -145,9 +131,7 @@ class FileRefused(UserError):
 
     path: Path
     reason: str
-
-    def __str__(self) -> str:
-        return f"{self.path} is refused: {self.reason}"
+    message = "{path} is refused: {reason}"
 
 
 class TrainingDiverged(UserError):
@@ -172,9 +156,7 @@ class NotFinite(UserError):
 
     session: int
     what: str
-
-    def __str__(self) -> str:
-        return f"session {self.session}: {self.what} are not finite numbers; the method has failed"
+    message = "session {session}: {what} are not finite numbers; the method has failed"
 
 
 class TrainingStopped(Exception):
@@ -186,9 +168,7 @@ class NoRun(UserError):
 
     folder: Path
     missing: str  # the file that is not there
-
-    def __str__(self) -> str:
-        return f"{self.folder} holds no {self.missing}: it is no run, or the run is not finished"
+    message = "{folder} holds no {missing}: it is no run, or the run is not finished"
 
 
 class NoRunsFound(UserError):
@@ -227,9 +207,7 @@ class FolderOccupied(UserError):
 
     folder: Path
     content: str
-
-    def __str__(self) -> str:
-        return f"{self.folder} holds {self.content}"
+    message = "{folder} holds {content}"
 
 
 class CodeChanged(UserError):
@@ -237,9 +215,7 @@ class CodeChanged(UserError):
 
     file: Path
     run: Path
-
-    def __str__(self) -> str:
-        return f"{self.file} has changed since the run in {self.run} began, which keeps a copy"
+    message = "{file} has changed since the run in {run} began, which keeps a copy"
 
 
 class OtherTraining(UserError):
@@ -247,12 +223,10 @@ class OtherTraining(UserError):
 
     run: Path
     differences: str
-
-    def __str__(self) -> str:
-        return (
-            f"the base session of {self.run} comes from another recipe: {self.differences}; only settings of "
-            "the decision may differ"
-        )
+    message = (
+        "the base session of {run} comes from another recipe: {differences}; only settings of the decision "
+        "may differ"
+    )
 
 
 class OtherImages(UserError):
@@ -260,18 +234,14 @@ class OtherImages(UserError):
 
     run: Path
     difference: str
-
-    def __str__(self) -> str:
-        return f"the base session of {self.run} was on other images than those found here: {self.difference}"
+    message = "the base session of {run} was on other images than those found here: {difference}"
 
 
 class PicturesNotFound(UserError):
     """Own pictures are needed, and it is not known where they are."""
 
     reason: str
-
-    def __str__(self) -> str:
-        return self.reason
+    message = "{reason}"
 
 
 class PseudoNovelUnfit(UserError):
@@ -280,13 +250,10 @@ class PseudoNovelUnfit(UserError):
     novel: int
     way: int
     base_classes: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.novel} pseudo-novel classes in sessions of {self.way} cannot be taken from "
-            f"{self.base_classes} base classes; expected fewer than these, and a multiple of {self.way}: as "
-            "many classes as a session brings"
-        )
+    message = (
+        "{novel} pseudo-novel classes in sessions of {way} cannot be taken from {base_classes} base classes; "
+        "expected fewer than these, and a multiple of {way}: as many classes as a session brings"
+    )
 
 
 class HeldOutUnfit(UserError):
@@ -296,12 +263,10 @@ class HeldOutUnfit(UserError):
     images: int
     held_out: int
     needed: int  # to learn from
-
-    def __str__(self) -> str:
-        return (
-            f"class {self.class_name!r} has {self.images} training images, too few to hold out "
-            f"{self.held_out} and learn from {self.needed}"
-        )
+    message = (
+        "class {class_name!r} has {images} training images, too few to hold out {held_out} and learn from "
+        "{needed}"
+    )
 
 
 class ExtraMissing(UserError):
@@ -309,19 +274,16 @@ class ExtraMissing(UserError):
 
     what: str
     extra: str  # of fairshot, which brings the package
-
-    def __str__(self) -> str:
-        return (
-            f"{self.what} needs a package that is not installed: make install in a checkout of fairshot, or "
-            f"else pip install 'fairshot[{self.extra}]'"
-        )
+    message = (
+        "{what} needs a package that is not installed: make install in a checkout of fairshot, or else pip "
+        "install 'fairshot[{extra}]'"
+    )
 
 
 class NoGPU(UserError):
     """A GPU was asked for, and there is none."""
 
-    def __str__(self) -> str:
-        return "device: cuda was asked for, but torch finds no GPU here"
+    message = "device: cuda was asked for, but torch finds no GPU here"
 
 
 class UnevenEpisode(UserError):
@@ -330,24 +292,20 @@ class UnevenEpisode(UserError):
     episode: str
     images: int
     processes: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.episode} has {self.images}, which {self.processes} processes cannot share evenly; give "
-            "another method.way, method.shots or method.queries"
-        )
+    message = (
+        "{episode} has {images}, which {processes} processes cannot share evenly; give another method.way, "
+        "method.shots or method.queries"
+    )
 
 
 class WeightsRefused(UserError):
     """Images are weighted, and a method, or its settings, can only weigh all alike."""
 
     method: str
-
-    def __str__(self) -> str:
-        return (
-            f"sample_weight: {self.method} weighs all images alike with these settings, because it does not "
-            "only take the mean feature of each class; leave the weights out"
-        )
+    message = (
+        "sample_weight: {method} weighs all images alike with these settings, because it does not only take "
+        "the mean feature of each class; leave the weights out"
+    )
 
 
 def did_you_mean(given: str, names: Iterable[str]) -> str:

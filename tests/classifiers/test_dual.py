@@ -13,6 +13,7 @@ from fairshot.classifiers import bounded_calibration
 from fairshot.classifiers.decision_settings import MixtureSettings, PrototypeSettings
 from fairshot.classifiers.dual import DualClassifier
 from fairshot.classifiers.gate import TransferableClassifier
+from fairshot.classifiers.left_out import left_out_distances, left_out_scores
 from fairshot.classifiers.whitening import Whitening, WithinClassCovariance
 from fairshot.errors import BadSetting
 
@@ -242,7 +243,7 @@ def test_a_score_is_the_same_to_the_bit_wherever_its_class_stands(gate):
 )
 def test_a_left_out_shot_is_scored_as_by_its_class_without_it(chosen):
     classifier, shots, labels = learnt(chosen)
-    found = classifier.left_out_scores(shots, labels)
+    found = left_out_scores(classifier, shots, labels)
     base = DualClassifier.fit(chosen, *draw(range(BASE), 15), BASE)
     for left in (0, 7, 19):
         others = torch.arange(len(labels)) != left
@@ -283,8 +284,8 @@ def test_the_covariance_of_shots_whitens_too(whitening):
 
     every = torch.ones(20, dtype=torch.bool)
     factor = weight * WIDTH / float(scattered(every).square().sum())
-    scores, left_out = classifier.decide(shots).scores, classifier.left_out_scores(shots, labels)
-    distances = classifier.left_out_distances(shots, labels)
+    scores, left_out = classifier.decide(shots).scores, left_out_scores(classifier, shots, labels)
+    distances = left_out_distances(classifier, shots, labels)
     for row in (0, 7, 19):
         close = {"atol": 1e-5, "rtol": 0, "check_dtype": False}
         torch.testing.assert_close(scores[row], expected(values[row], every, factor)[0], **close)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fairshot.classifiers.gate import TransferableClassifier, noise, noise_ratio, recognising, unbiasing
+from fairshot.classifiers.gate import TransferableClassifier
+from fairshot.classifiers.novel_bias import noise, noise_ratio, recognising, unbiasing
 from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.similarity import similarity
 from fairshot.classifiers.whitening import ClassCovariances, ClassMetrics, WithinClassCovariance, tukey

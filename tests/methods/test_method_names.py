@@ -13,7 +13,7 @@ from fairshot.recipes.recipe import DEFAULT_METHOD
 PACKAGE = Path(fairshot.__file__).parent
 # What is made of the package's own method: the store that is taught, the choice of its gate, attacks on its
 # Calibration.
-OF_DEFAULT_METHOD = ("teaching/", "cli/curves.py", "studies/", "cli/poison.py")
+OF_DEFAULT_METHOD = ("teaching/", "studies/")
 # Lists the methods, so that editors and type checkers know them as estimators; one that is missing works too.
 LIST = "estimators/methods.py"
 

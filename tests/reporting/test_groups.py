@@ -3,6 +3,7 @@
 import pytest
 
 from fairshot.recipes import load_recipe
+from fairshot.reporting.conditions import conditions
 from fairshot.reporting.groups import (
     Group,
     Spread,
@@ -13,7 +14,6 @@ from fairshot.reporting.groups import (
     parts_of,
 )
 from fairshot.reporting.names import PARTS
-from fairshot.reporting.tables import conditions
 from fairshot.studies.published import published, same_name
 from support.results_factory import make_result
 

@@ -13,8 +13,8 @@ from fairshot.cli import app
 from fairshot.errors import TrainingStopped, UserError
 from fairshot.methods import methods
 from fairshot.models.embedder import Embedder
+from fairshot.reporting.conditions import BUDGETS, conditions
 from fairshot.reporting.groups import group_results
-from fairshot.reporting.tables import BUDGETS, conditions
 from fairshot.reporting.terminal import conditions_table
 from fairshot.studies import StudyOptions, compare
 from fairshot.studies.comparison import Comparison

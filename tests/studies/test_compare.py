@@ -16,8 +16,8 @@ from fairshot.evaluation.run_folder import lock_run
 from fairshot.methods import methods
 from fairshot.progress import Reporter
 from fairshot.recipes import load_recipe
+from fairshot.reporting.conditions import CONDITIONS, UNKNOWN, conditions
 from fairshot.reporting.groups import group_results
-from fairshot.reporting.tables import CONDITIONS, UNKNOWN, conditions
 from fairshot.studies import ablate, cluster, execute, tune
 from fairshot.studies.comparison import Comparison, compare
 from fairshot.studies.execute import RunStatus, StudyOptions

@@ -14,9 +14,7 @@ from fairshot.models.flips import FlipViews
 from fairshot.progress import Reporter
 from fairshot.recipes import load_recipe
 from fairshot.studies.cached_stream import CachedStream, FeatureBank, LabelledFeatures, Subset, cache_stream
-from fairshot.studies.gates import Gate, Space, common_gates, own_gates
-from fairshot.studies.pseudo_novel import pseudo_streams, split_pseudo_novel
-from fairshot.studies.tradeoff import (
+from fairshot.studies.gate_search import (
     NoGate,
     _gate_of_run,
     _gated_recipe,
@@ -26,6 +24,8 @@ from fairshot.studies.tradeoff import (
     gate_folders,
     search,
 )
+from fairshot.studies.gates import Gate, Space, common_gates, own_gates
+from fairshot.studies.pseudo_novel import pseudo_streams, split_pseudo_novel
 from support.toys import MODEL, after_base, learnt_base, toy_method, toy_stream
 
 BASE, WAY, SESSIONS, TESTS = 8, 3, 2, 30

@@ -32,7 +32,7 @@ _MODULES = [module.name for module in pkgutil.iter_modules(methods.__path__)]
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(  # with what they need, all that takes long to import
     [
-        *("fairshot.speed.mixtures", "fairshot.speed.train", "fairshot.studies.tradeoff"),
+        *("fairshot.speed.mixtures", "fairshot.speed.train", "fairshot.studies.gate_search"),
         *("fairshot.studies.tuning", "fairshot.studies.poisoning", "fairshot.studies.comparison"),
         *("fairshot.reporting.ablations", "fairshot.reporting.report", "fairshot.teaching.backbone_spec"),
         *("fairshot.teaching.run_spec", "fairshot.cli", "matplotlib.backends.backend_agg", "pillow_heif"),

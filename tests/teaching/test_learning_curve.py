@@ -12,6 +12,7 @@ import torch
 
 from fairshot.classifiers.dual import DualClassifier
 from fairshot.classifiers.gate import TransferableClassifier
+from fairshot.classifiers.left_out import gated_few_shot_scores
 from fairshot.classifiers.whitening import Whitening
 from fairshot.teaching import Store, learning_curve
 from fairshot.teaching.database import DATABASE
@@ -116,7 +117,7 @@ def test_a_space_that_photos_whiten_is_that_without_the_class(whitening: int) ->
     gate = before.with_shot_covariance(g[chosen], labels[chosen], 0.5)
     assert gate.scatter is not None
     others = torch.tensor([[5 * (i // 5) + (i + step) % 5 for step in (1, 2)] for i in range(20)])
-    (found,) = gate.few_shot_scores(gate.project(g.double()), labels, [others])
+    (found,) = gated_few_shot_scores(gate, gate.project(g.double()), labels, [others])
     values = before.project(g.double()).values
     for shot in range(20):
         for column in range(4):

@@ -86,10 +86,7 @@ class CachedPictures:
 
 
 def cached_pictures(
-    files: Sequence[Path],
-    resize: Resize,
-    reporter: Reporter = SILENT,
-    folder: Path | None = None,
+    files: Sequence[Path], resize: Resize, reporter: Reporter = SILENT, folder: Path | None = None
 ) -> CachedPictures:
     """Return the pictures of files from the cache, building it first if it is missing or damaged."""
     folder = folder or cache_folder()

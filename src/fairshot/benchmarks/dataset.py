@@ -67,9 +67,7 @@ class WrongData(UserError):
     dataset: Dataset
     folder: Path
     reason: str
-
-    def __str__(self) -> str:
-        return f"{self.folder} is not the official {self.dataset.title}: {self.reason}"
+    message = "{folder} is not the official {dataset.title}: {reason}"
 
 
 def data_folder(root: Path | None = None) -> Path:

@@ -23,9 +23,7 @@ class DownloadFailed(UserError):
 
     url: str
     reason: str
-
-    def __str__(self) -> str:
-        return f"{self.url} could not be downloaded: {self.reason}"
+    message = "{url} could not be downloaded: {reason}"
 
 
 def download(url: str, target: Path, md5: str, reporter: Reporter = SILENT) -> None:

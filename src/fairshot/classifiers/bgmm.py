@@ -6,15 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from fairshot.classifiers.calibration import calibrate_labelled
-from fairshot.classifiers.mixtures import (
-    Mixtures,
-    calibrate_mixtures,
-    decay,
-    fit_mixtures,
-    overall_mean,
-)
+from fairshot.classifiers.mixtures import Mixtures, calibrate_mixtures, decay, fit_mixtures, overall_mean
 from fairshot.classifiers.variational import Fit, Posterior, Prior
 
 
@@ -27,15 +22,15 @@ class BGMM:
     components_novel: int
 
     @property
-    def means(self) -> torch.Tensor:
+    def means(self) -> Tensor:
         """Eq. 20: the overall mean of each class and view (C, V, d), which replaces the prototype."""
         return torch.cat([overall_mean(part.means, part.weights) for part in self._parts]).float()
 
     @classmethod
     def fit(
         cls,
-        features: torch.Tensor,
-        labels: torch.Tensor,
+        features: Tensor,
+        labels: Tensor,
         base_classes: int,
         components: tuple[int, int],
         freedom: float | None,
@@ -45,12 +40,7 @@ class BGMM:
         return cls(base, None, components[1])
 
     def extended(
-        self,
-        features: torch.Tensor,
-        labels: torch.Tensor,
-        counts: torch.Tensor,
-        new: range,
-        weights: torch.Tensor | None = None,
+        self, features: Tensor, labels: Tensor, counts: Tensor, new: range, weights: Tensor | None = None
     ) -> BGMM:
         """Fit mixtures to new classes, the next in line; labelled samples of known classes move them.
 
@@ -71,7 +61,7 @@ class BGMM:
         fresh = fit_mixtures(features, labels, new, self.components_novel, freedom=freedom)
         return replace(moved, novel=fresh if moved.novel is None else moved.novel.join(fresh))
 
-    def calibrated(self, features: torch.Tensor, absorbed_by: torch.Tensor, strength: torch.Tensor) -> BGMM:
+    def calibrated(self, features: Tensor, absorbed_by: Tensor, strength: Tensor) -> BGMM:
         """Calibration, eq. 24: EM on the unlabelled samples each class absorbed; `strength` is alpha'."""
         base = len(self.base.means)
         of_base = torch.where(absorbed_by < base, absorbed_by, -1)
@@ -81,7 +71,7 @@ class BGMM:
         of_novel = (absorbed_by - base).clamp(min=-1)
         return replace(moved, novel=calibrate_mixtures(self.novel, features, of_novel, strength[base:]))
 
-    def resisting(self, gamma: float) -> torch.Tensor:
+    def resisting(self, gamma: float) -> Tensor:
         """Resistance, eq. 22 and 23: the overall means (C, V, d) once base classes decayed their weights.
 
         The decay by one novel class does not depend on the others, so it is computed anew from all of them
@@ -93,19 +83,19 @@ class BGMM:
         weights = decay(self.base.weights, self.base.means, novel, gamma)
         return torch.cat([overall_mean(self.base.means, weights), novel]).float()
 
-    def tensors(self) -> dict[str, torch.Tensor]:
+    def tensors(self) -> dict[str, Tensor]:
         """Return all that has been learnt."""
-        found: dict[str, torch.Tensor] = {}
+        found: dict[str, Tensor] = {}
         for kind, part in zip(("base", "novel"), self._parts, strict=False):
             sections = {"prior": part.fit.prior, "posterior": part.fit.posterior, "fit": part.fit}
             for name, section in sections.items():
-                tensors = {k: v for k, v in vars(section).items() if isinstance(v, torch.Tensor)}
+                tensors = {k: v for k, v in vars(section).items() if isinstance(v, Tensor)}
                 found |= {f"{kind}.{name}.{key}": value for key, value in tensors.items()}
         return found
 
     @classmethod
     def from_tensors(
-        cls, tensors: Mapping[str, torch.Tensor], views: int, components_novel: int, freedom: float | None
+        cls, tensors: Mapping[str, Tensor], views: int, components_novel: int, freedom: float | None
     ) -> BGMM:
         """Return what `tensors` was taken from; the rest are settings."""
         parts: dict[str, Mixtures] = {}
@@ -122,5 +112,5 @@ class BGMM:
         return [self.base] if self.novel is None else [self.base, self.novel]
 
 
-def _section(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+def _section(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 import torch
+from torch import Tensor
 
 from fairshot.classifiers.calibration import NO_CLASS, recognise
 from fairshot.classifiers.prototypes import class_sums
@@ -41,22 +42,22 @@ class Bounds:
 class Entry:
     """What one batch was and did: the samples it added, and those they displaced."""
 
-    arrived: torch.Tensor  # (N,) ids
-    added: torch.Tensor  # (A,) ids
-    added_to: torch.Tensor  # (A,) the class of each
-    displaced: torch.Tensor  # (D,) ids
-    displaced_features: torch.Tensor  # (D, V, d): to bring them back
+    arrived: Tensor  # (N,) ids
+    added: Tensor  # (A,) ids
+    added_to: Tensor  # (A,) the class of each
+    displaced: Tensor  # (D,) ids
+    displaced_features: Tensor  # (D, V, d): to bring them back
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
     """Labelled prototypes, and the unlabelled samples that calibrate them."""
 
-    labelled: torch.Tensor  # (C, V, d)
-    alpha: torch.Tensor  # (C,) the most that the samples of a class may weigh
-    kept: torch.Tensor  # (K, V, d)
-    ids: torch.Tensor  # (K,)
-    owner: torch.Tensor  # (K,) the class that keeps each sample
+    labelled: Tensor  # (C, V, d)
+    alpha: Tensor  # (C,) the most that the samples of a class may weigh
+    kept: Tensor  # (K, V, d)
+    ids: Tensor  # (K,)
+    owner: Tensor  # (K,) the class that keeps each sample
     journal: tuple[Entry, ...] = ()
 
     @property
@@ -64,7 +65,7 @@ class Calibration:
         """How many samples came so far; where ids count them, the id of the next."""
         return sum(len(entry.arrived) for entry in self.journal)
 
-    def tensors(self) -> dict[str, torch.Tensor]:
+    def tensors(self) -> dict[str, Tensor]:
         """Return everything by name, to be kept."""
         names = [field.name for field in fields(self) if field.name != "journal"]
         found = {name: getattr(self, name) for name in names}
@@ -73,7 +74,7 @@ class Calibration:
         return found
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, torch.Tensor]) -> Calibration:
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Calibration:
         """Return what `tensors` was taken from."""
         own = dict(tensors)
         journal: list[Entry] = []
@@ -83,13 +84,13 @@ class Calibration:
         return cls(**own, journal=tuple(journal))
 
 
-def begin(labelled: torch.Tensor, alpha: torch.Tensor) -> Calibration:
+def begin(labelled: Tensor, alpha: Tensor) -> Calibration:
     """Start from labelled prototypes alone."""
     nothing = torch.empty(0, dtype=torch.int64, device=labelled.device)
     return Calibration(labelled.clone(), alpha, labelled[:0], nothing, nothing)
 
 
-def absorb(state: Calibration, features: torch.Tensor, ids: torch.Tensor, bounds: Bounds) -> Calibration:
+def absorb(state: Calibration, features: Tensor, ids: Tensor, bounds: Bounds) -> Calibration:
     """Take a batch of unlabelled samples (N, V, d), named by their ids (N,), as they arrive."""
     candidates, names = torch.cat([state.kept, features]), torch.cat([state.ids, ids.to(state.ids)])
     owner = _owners(candidates, state.labelled, bounds)
@@ -97,15 +98,11 @@ def absorb(state: Calibration, features: torch.Tensor, ids: torch.Tensor, bounds
     added, displaced = stays & ~was_kept, ~stays & was_kept
     entry = Entry(ids, names[added], owner[added], names[displaced], candidates[displaced])
     return replace(
-        state,
-        kept=candidates[stays],
-        ids=names[stays],
-        owner=owner[stays],
-        journal=(*state.journal, entry),
+        state, kept=candidates[stays], ids=names[stays], owner=owner[stays], journal=(*state.journal, entry)
     )
 
 
-def prototypes(state: Calibration, bounds: Bounds) -> torch.Tensor:
+def prototypes(state: Calibration, bounds: Bounds) -> Tensor:
     """Eq. 9 within bounds: the labelled prototypes (C, V, d), moved towards the samples of their classes."""
     labelled = state.labelled
     sums, counts = class_sums(state.kept, state.owner, range(len(labelled)))
@@ -113,7 +110,7 @@ def prototypes(state: Calibration, bounds: Bounds) -> torch.Tensor:
     weight = state.alpha.to(sums) / bounds.at_most
     step = weight[:, None, None] * (sums - counts[:, None, None] * labelled)
     farthest = bounds.drift * _distance_to_nearest(labelled)
-    length: torch.Tensor = torch.linalg.vector_norm(step, dim=-1)
+    length: Tensor = torch.linalg.vector_norm(step, dim=-1)
     shortened = (farthest / length.clamp(min=1e-12)).clamp(max=1)
     return (labelled + shortened[..., None] * step).to(labelled.dtype)
 
@@ -130,7 +127,7 @@ def rollback(state: Calibration, batches: int, bounds: Bounds) -> Calibration:
     return relabel(state, state.labelled, state.alpha, bounds)
 
 
-def relabel(state: Calibration, labelled: torch.Tensor, alpha: torch.Tensor, bounds: Bounds) -> Calibration:
+def relabel(state: Calibration, labelled: Tensor, alpha: Tensor, bounds: Bounds) -> Calibration:
     """Replace the labelled prototypes, by more classes or more labelled samples; samples choose anew."""
     owner = _owners(state.kept, labelled, bounds)
     stays = owner != NO_CLASS
@@ -139,22 +136,22 @@ def relabel(state: Calibration, labelled: torch.Tensor, alpha: torch.Tensor, bou
     )
 
 
-def _distance_to_nearest(labelled: torch.Tensor) -> torch.Tensor:
+def _distance_to_nearest(labelled: Tensor) -> Tensor:
     """Distance of each prototype to the nearest other one, both at its own length (C, V)."""
     cosine = similarity(labelled, labelled).fill_diagonal_(-1)
     gap = (2 - 2 * cosine.amax(1, keepdim=True)).clamp(min=0).sqrt()
-    length: torch.Tensor = torch.linalg.vector_norm(labelled, dim=-1)
+    length: Tensor = torch.linalg.vector_norm(labelled, dim=-1)
     return gap * length
 
 
-def _owners(candidates: torch.Tensor, labelled: torch.Tensor, bounds: Bounds) -> torch.Tensor:
+def _owners(candidates: Tensor, labelled: Tensor, bounds: Bounds) -> Tensor:
     """Eq. 10, copies aside: the class that keeps each candidate (K,), or NO_CLASS."""
     scores = similarity(candidates, labelled)
     scores[_copies(candidates, scores, bounds)] = -torch.inf
     return recognise(scores, bounds.threshold, bounds.at_most)
 
 
-def _copies(candidates: torch.Tensor, scores: torch.Tensor, bounds: Bounds) -> torch.Tensor:
+def _copies(candidates: Tensor, scores: Tensor, bounds: Bounds) -> Tensor:
     """Find the candidates that repeat one which the same class recognises better, or as well and earlier."""
     best, winner = scores.max(1)
     order = best.argsort(descending=True, stable=True)
@@ -166,7 +163,7 @@ def _copies(candidates: torch.Tensor, scores: torch.Tensor, bounds: Bounds) -> t
     return repeated
 
 
-def _repeated(candidates: torch.Tensor, bounds: Bounds) -> torch.Tensor:
+def _repeated(candidates: Tensor, bounds: Bounds) -> Tensor:
     """Find which candidates of one class, the most similar first, repeat one before them (K,).
 
     After as many others as a class keeps, none is looked for.

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from fairshot.classifiers.prototypes import class_sums
 
 NO_CLASS = -1  # no class absorbed this sample
 
 
-def alphas(classes: int, base_classes: int, base: float, novel: float) -> torch.Tensor:
+def alphas(classes: int, base_classes: int, base: float, novel: float) -> Tensor:
     """Alpha of eq. 9, or alpha' of eq. 24, of each class (C,): one for base classes, one for novel ones."""
     return torch.where(torch.arange(classes) < base_classes, base, novel)
 
 
-def moved(
-    prototypes: torch.Tensor, features: torch.Tensor, absorbed_by: torch.Tensor, alpha: torch.Tensor
-) -> torch.Tensor:
+def moved(prototypes: Tensor, features: Tensor, absorbed_by: Tensor, alpha: Tensor) -> Tensor:
     """Eq. 9: the weighted mean of each prototype (C, V, d) and the unlabelled samples (N, V, d) it absorbed.
 
     `alpha` (C,) is the weight of the samples. A class that absorbed nothing stays as it is.
@@ -27,7 +26,7 @@ def moved(
     return ((1 - weight) * prototypes + weight * mean).to(prototypes.dtype)
 
 
-def recognise(scores: torch.Tensor, threshold: float, at_most: int) -> torch.Tensor:
+def recognise(scores: Tensor, threshold: float, at_most: int) -> Tensor:
     """Eq. 10: the class of each sample (N,) that may absorb it, or NO_CLASS.
 
     A class absorbs the samples for which it scores highest of all, and above the threshold: at most
@@ -37,7 +36,7 @@ def recognise(scores: torch.Tensor, threshold: float, at_most: int) -> torch.Ten
     return absorbing(winner, best, threshold, at_most)
 
 
-def absorbing(winner: torch.Tensor, certainty: torch.Tensor, threshold: float, at_most: int) -> torch.Tensor:
+def absorbing(winner: Tensor, certainty: Tensor, threshold: float, at_most: int) -> Tensor:
     """Return the class of each sample (N,) that absorbs it, or NO_CLASS, where the classes are known.
 
     A class absorbs at most `at_most` of its samples whose certainty is above the threshold, the most certain
@@ -47,7 +46,7 @@ def absorbing(winner: torch.Tensor, certainty: torch.Tensor, threshold: float, a
     return torch.where(rank_in_class(certainty, winner) < at_most, winner, NO_CLASS)
 
 
-def rank_in_class(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def rank_in_class(scores: Tensor, labels: Tensor) -> Tensor:
     """Return the rank of each sample (N,) among those of its class: 0 for the highest score, or the first."""
     order = scores.argsort(descending=True, stable=True)
     order = order[labels[order].argsort(stable=True)]
@@ -57,12 +56,8 @@ def rank_in_class(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 
 def calibrate_labelled(
-    prototypes: torch.Tensor,
-    counts: torch.Tensor,
-    features: torch.Tensor,
-    labels: torch.Tensor,
-    weights: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    prototypes: Tensor, counts: Tensor, features: Tensor, labels: Tensor, weights: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Eq. 9 with labels: alpha is the share of the new samples among all samples of their class.
 
     `counts` (C,) says how many samples each prototype was made from; the new counts are returned with the

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 import torch
+from torch import Tensor
 
 Rule = Literal["separately", "transferable_only", "specific_only", "pre", "post", "anomaly_detection"]
 
@@ -16,16 +17,12 @@ Rule = Literal["separately", "transferable_only", "specific_only", "pre", "post"
 class Decision(NamedTuple):
     """The scores that decide; the highest is the answer."""
 
-    scores: torch.Tensor  # (N, C)
-    by_specific: torch.Tensor  # (N,) whether g~ decided
+    scores: Tensor  # (N, C)
+    by_specific: Tensor  # (N,) whether g~ decided
 
 
 def combine(
-    rule: Rule,
-    transferable: torch.Tensor,
-    specific: torch.Tensor,
-    base_classes: int,
-    pre: torch.Tensor | None = None,
+    rule: Rule, transferable: Tensor, specific: Tensor, base_classes: int, pre: Tensor | None = None
 ) -> Decision:
     """Decide by one of the rules; `pre` are the scores of the joined features, for the rule of that name."""
     nobody = torch.zeros_like(transferable[:, 0], dtype=torch.bool)
@@ -45,7 +42,7 @@ def combine(
             return Decision(pre, nobody)
 
 
-def separately(transferable: torch.Tensor, specific: torch.Tensor, base_classes: int) -> Decision:
+def separately(transferable: Tensor, specific: Tensor, base_classes: int) -> Decision:
     """Algorithm 1: a novel answer of g stands; where g answers a base class, g~ decides.
 
     g~ decides over all seen classes and may still answer a novel one.
@@ -54,9 +51,7 @@ def separately(transferable: torch.Tensor, specific: torch.Tensor, base_classes:
     return Decision(torch.where(answers_base[:, None], specific, transferable), answers_base)
 
 
-def separate_answers(
-    best_base: torch.Tensor, novel: torch.Tensor, specific: torch.Tensor, base_classes: int
-) -> torch.Tensor:
+def separate_answers(best_base: Tensor, novel: Tensor, specific: Tensor, base_classes: int) -> Tensor:
     """Algorithm 1 for many scores of novel classes at once: class ids (..., N).
 
     `best_base` (N,) is the highest transferable score of a base class, `novel` (..., N, K) those of the novel
@@ -68,7 +63,7 @@ def separate_answers(
     return torch.where(best > best_base, base_classes + answer, specific)
 
 
-def anomaly_detection(transferable: torch.Tensor, specific: torch.Tensor, base_classes: int) -> Decision:
+def anomaly_detection(transferable: Tensor, specific: Tensor, base_classes: int) -> Decision:
     """AD of tables 3 and 11: what g~ does not place among the base classes is classified again with g.
 
     Again over all seen classes: the printed base accuracy rises above that of session 0, which a
@@ -78,7 +73,7 @@ def anomaly_detection(transferable: torch.Tensor, specific: torch.Tensor, base_c
     return Decision(torch.where(answers_base[:, None], specific, transferable), answers_base)
 
 
-def joined(g: torch.Tensor, g_tilde: torch.Tensor) -> torch.Tensor:
+def joined(g: Tensor, g_tilde: Tensor) -> Tensor:
     """Pre of tables 3 and 11: feature vectors joined, (N, V, d + d~), then classified as in eq. 2.
 
     As they are, not normalised first: the printed row equals g~ alone almost to the digit, so the longer

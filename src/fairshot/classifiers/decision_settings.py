@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from fairshot.classifiers.bounded_calibration import Bounds
 from fairshot.classifiers.combination import Rule
-from fairshot.classifiers.gate import Bias
+from fairshot.classifiers.novel_bias import Bias
 from fairshot.settings import Settings, Share
 
 

@@ -14,8 +14,7 @@ have "weights" (N,) too, which prototypes without a gate are made with.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -30,7 +29,8 @@ from fairshot.classifiers.bounded_calibration import Bounds, Calibration, Entry
 from fairshot.classifiers.calibration import absorbing, alphas, recognise
 from fairshot.classifiers.combination import Decision, combine, joined
 from fairshot.classifiers.decision_settings import DecisionSettings, MixtureSettings, PrototypeSettings
-from fairshot.classifiers.gate import NovelBias, TransferableClassifier
+from fairshot.classifiers.gate import TransferableClassifier
+from fairshot.classifiers.novel_bias import NovelBias
 from fairshot.classifiers.prototype_classifier import Prototypes, ResistingPrototypes
 from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.similarity import prototype_directions, similarity, similarity_to
@@ -173,82 +173,14 @@ class DualClassifier:
         pre = self._pre_scores(features) if rule == "pre" else None
         return Scores(transferable, self.specific_scores(features["g_tilde"]), pre)
 
-    def left_out_scores(self, shots: Features, labels: Tensor) -> Scores:
-        """Return the scores of shots of novel classes, each compared with its class made without that shot.
-
-        Classes must have been made of at least two shots.
-        """
-        scores = self.scores(shots)
-        used, rows = torch.unique(labels, return_inverse=True)
-        g, g_tilde = shots["g"].double(), shots["g_tilde"].double()
-        own = torch.arange(len(labels), device=labels.device), labels
-
-        def left_out(means: Tensor, values: Tensor) -> Tensor:
-            plain = TransferableClassifier.of_base(means[used], self.counts[used])
-            return plain.left_out(plain.project(values), rows).float()
-
-        if self.gate is None:
-            scores.transferable[own] = left_out(self.h.means, g)
-        else:
-            bare = self.gate.left_out_scores(self.gate.project(g), labels)
-            scores.transferable.copy_(self._replaced(scores.transferable, bare, own))
-        if scores.specific is not scores.transferable:
-            scores.specific[own] = left_out(self.h_tilde.means, g_tilde)
-        if scores.pre is not None:
-            scores.pre[own] = left_out(joined(self.h.means, self.h_tilde.means), joined(g, g_tilde))
-        return scores
-
-    def left_out_distances(self, shots: Features, labels: Tensor) -> Tensor | None:
-        """Return squared distances (N, C) of shots, as in `left_out_scores`; none without a gate."""
-        if self.gate is None or self.gate.metrics is not None:
-            return None
-        xx, xp, pp = self.gate.left_out_products(self.gate.project(shots["g"].double()), labels)
-        return (xx - 2 * xp + pp).sum(-1).float()
-
     def combine(self, transferable: Tensor, specific: Tensor, pre: Tensor | None = None) -> Decision:
         """Decide by scores (N, C) of both kinds of features."""
         return combine(self.settings.decision, transferable, specific, self.base_classes, pre)
 
-    def few_shot_scores(self, shots: Features, labels: Tensor, others: Sequence[Tensor]) -> Iterator[Scores]:
-        """Return the scores of shots of novel classes, each compared with its class made of other shots.
-
-        Each of `others` (N, k) gives one table of scores: the positions of the k shots that the class of each
-        shot is made of. All other classes, Resistance and the bias of a gate are as they are; a space that
-        shots whiten is that without the shots of the class.
-        """
-        scores = self.scores(shots)
-        g, g_tilde = shots["g"].double(), shots["g_tilde"].double()
-        own = torch.arange(len(labels), device=labels.device), labels
-
-        def made_of(values: Tensor, each: Tensor) -> Tensor:
-            plain = TransferableClassifier.of_base(values[:0], labels[:0])
-            return plain.made_of(plain.project(values), each).float()
-
-        gated: Iterable[Tensor | None] = itertools.repeat(None)
-        if self.gate is not None:
-            gated = self.gate.few_shot_scores(self.gate.project(g), labels, others)
-        for each, bare in zip(others, gated, strict=False):
-            if bare is None:
-                transferable = scores.transferable.index_put(own, made_of(g, each))
-            else:
-                transferable = self._replaced(scores.transferable, bare, own)
-            specific, pre = transferable, scores.pre
-            if scores.specific is not scores.transferable:
-                specific = scores.specific.index_put(own, made_of(g_tilde, each))
-            if pre is not None:
-                pre = pre.index_put(own, made_of(joined(g, g_tilde), each))
-            yield Scores(transferable, specific, pre)
-
-    def _replaced(self, scores: Tensor, bare: Tensor, own: tuple[Tensor, Tensor]) -> Tensor:
-        """Replace the scores of the own classes, or all if shots whiten the space; `bare` has no bias yet."""
-        assert self.gate is not None
-        biased = self._with_bias(bare.float())
-        return scores.index_put(own, biased[own]) if self.gate.scatter is None else biased
-
     def transferable_scores(self, g: Tensor) -> Tensor:
         """Return the scores of g by h (N, C), with the bias of the gate if there is one."""
         bare = self._bare_scores(g)
-        return bare if self.gate is None else self._with_bias(bare)
+        return bare if self.gate is None else self.with_bias(bare)
 
     def _bare_scores(self, g: Tensor) -> Tensor:
         """Return the scores of g by h (N, C), without bias."""
@@ -256,7 +188,8 @@ class DualClassifier:
             return similarity_to(g, self._directions, self.classes)
         return self._calibrated_gate.scores(g)
 
-    def _with_bias(self, scores: Tensor) -> Tensor:
+    def with_bias(self, scores: Tensor) -> Tensor:
+        """Add the bias of the gate to scores of g (N, C) that have none."""
         base, novel = scores[:, : self.base_classes], scores[:, self.base_classes :]
         return torch.cat([base, self._bias.added_to(novel)], dim=1)
 

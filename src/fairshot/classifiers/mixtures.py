@@ -10,17 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
-from fairshot.classifiers.variational import (
-    Batch,
-    Fit,
-    Prior,
-    Samples,
-    Sums,
-    Work,
-    expectation_maximisation,
-)
+from fairshot.classifiers.variational import Batch, Fit, Prior, Samples, Sums, Work, expectation_maximisation
 
 TOLERANCE = 1e-3  # of the lower bound, as in scikit-learn
 MAX_ITERATIONS = 100
@@ -40,51 +33,51 @@ class Mixtures(Batch):
     views: int
 
     @property
-    def weights(self) -> torch.Tensor:
+    def weights(self) -> Tensor:
         """Pi of eq. 19, (C, V, M)."""
         return self._by_class(self.fit.posterior.weights)
 
     @property
-    def means(self) -> torch.Tensor:
+    def means(self) -> Tensor:
         """Mu of eq. 19, (C, V, M, d)."""
         return self._by_class(self.fit.posterior.means)
 
     @property
-    def covariances(self) -> torch.Tensor:
+    def covariances(self) -> Tensor:
         """Sigma of eq. 19, its diagonal, (C, V, M, d)."""
         return self._by_class(self.fit.posterior.covariances)
 
     @property
-    def lower_bound(self) -> torch.Tensor:
+    def lower_bound(self) -> Tensor:
         """Lower bound of the likelihood of each mixture, (C, V)."""
         return self._by_class(self.fit.lower_bound)
 
     @property
-    def iterations(self) -> torch.Tensor:
+    def iterations(self) -> Tensor:
         """Iterations that each mixture took, (C, V)."""
         return self._by_class(self.fit.iterations)
 
     @property
-    def prior_means(self) -> torch.Tensor:
+    def prior_means(self) -> Tensor:
         """Mean of the training samples, (C, V, d)."""
         return self._by_class(self.fit.prior.mean)
 
-    def shifted(self, by: torch.Tensor) -> Mixtures:
+    def shifted(self, by: Tensor) -> Mixtures:
         """Move each class as a whole by (C, V, d), its prior mean too."""
         by = by.to(self.fit.prior.mean).flatten(0, 1)
         prior = replace(self.fit.prior, mean=self.fit.prior.mean + by)
         return replace(self, fit=replace(self.fit, prior=prior, posterior=self.fit.posterior.shifted(by)))
 
-    def _by_class(self, values: torch.Tensor) -> torch.Tensor:
+    def _by_class(self, values: Tensor) -> Tensor:
         return values.reshape(-1, self.views, *values.shape[1:])
 
 
 def fit_mixtures(
-    features: torch.Tensor,
-    labels: torch.Tensor,
+    features: Tensor,
+    labels: Tensor,
     classes: Sequence[int],
     components: int,
-    responsibilities: torch.Tensor | None = None,
+    responsibilities: Tensor | None = None,
     tolerance: float = TOLERANCE,
     max_iterations: int = MAX_ITERATIONS,
     freedom: float | None = None,
@@ -117,12 +110,12 @@ def fit_mixtures(
     return Mixtures(fits[0].join(*fits[1:]), views)
 
 
-def overall_mean(means: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+def overall_mean(means: Tensor, weights: Tensor) -> Tensor:
     """Eq. 20: the mean of each mixture, (C, V, M, d) weighted by (C, V, M), which replaces the prototype."""
     return torch.einsum("cvm,cvmd->cvd", weights, means)
 
 
-def decay(weights: torch.Tensor, means: torch.Tensor, novel: torch.Tensor, gamma: float) -> torch.Tensor:
+def decay(weights: Tensor, means: Tensor, novel: Tensor, gamma: float) -> Tensor:
     """Resistance, eq. 22 and 23: each novel class weakens the component of a base class most similar to it.
 
     `weights` (B, V, M) and `means` (B, V, M, d) are of the base classes, `novel` (K, V, d) are the overall
@@ -137,7 +130,7 @@ def decay(weights: torch.Tensor, means: torch.Tensor, novel: torch.Tensor, gamma
 
 
 def calibrate_mixtures(
-    mixtures: Mixtures, features: torch.Tensor, absorbed_by: torch.Tensor, strength: torch.Tensor
+    mixtures: Mixtures, features: Tensor, absorbed_by: Tensor, strength: Tensor
 ) -> Mixtures:
     """Calibration, eq. 24: EM from the present mixtures on the unlabelled samples each class absorbed.
 
@@ -164,13 +157,13 @@ def calibrate_mixtures(
 
 
 def _begin(
-    features: torch.Tensor,
-    index: torch.Tensor,
-    mask: torch.Tensor,
+    features: Tensor,
+    index: Tensor,
+    mask: Tensor,
     components: int,
-    responsibilities: torch.Tensor | None,
+    responsibilities: Tensor | None,
     freedom: float | None,
-    powers: torch.Tensor,
+    powers: Tensor,
 ) -> Work:
     """Make the work of some classes, whose samples are given by their indices (C, n), in the memory given."""
     mask = mask.repeat_interleave(features.shape[1], 0)
@@ -189,7 +182,7 @@ def _begin(
     return Work.begin(samples, sums, prior)
 
 
-def partition(samples: Samples, components: int) -> torch.Tensor:
+def partition(samples: Samples, components: int) -> Tensor:
     """Divide the samples of each mixture into clusters, to start from: (G, M, n), zeros and ones.
 
     Equal parts along the direction of largest spread, then k-means; by some of the features only, which is
@@ -216,7 +209,7 @@ def partition(samples: Samples, components: int) -> torch.Tensor:
     return (cluster[:, None] == names).double()
 
 
-def _by_class(labels: torch.Tensor, classes: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+def _by_class(labels: Tensor, classes: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Which samples each class has, padded to the largest class: indices (C, n), and a mask (C, n)."""
     wanted = torch.as_tensor(list(classes), device=labels.device, dtype=labels.dtype)
     ordered, order = labels.sort(stable=True)
@@ -227,7 +220,7 @@ def _by_class(labels: torch.Tensor, classes: Sequence[int]) -> tuple[torch.Tenso
     return order[(first[:, None] + step).clamp(max=len(order) - 1)], mask
 
 
-def _gather(values: torch.Tensor, index: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+def _gather(values: Tensor, index: Tensor, out: Tensor | None = None) -> Tensor:
     """Take the samples of some classes (C, n) out of (N, V, d): (C * V, n, d)."""
     views = values.shape[1]
     rows = (index[:, None] * views + torch.arange(views, device=index.device)[:, None]).flatten()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Self
 
 import torch
+from torch import Tensor
 
 from fairshot.classifiers.calibration import calibrate_labelled, moved
 from fairshot.classifiers.prototypes import prototypes
@@ -17,31 +18,20 @@ from fairshot.classifiers.resistance import accumulate, no_delta, resist
 class Prototypes:
     """h: one prototype per class and view."""
 
-    means: torch.Tensor  # (C, V, d)
+    means: Tensor  # (C, V, d)
 
     @classmethod
-    def fit(
-        cls,
-        features: torch.Tensor,
-        labels: torch.Tensor,
-        base_classes: int,
-        weights: torch.Tensor | None = None,
-    ) -> Self:
+    def fit(cls, features: Tensor, labels: Tensor, base_classes: int, weights: Tensor | None = None) -> Self:
         """Average the features (N, V, d) of each base class (eq. 2), with the weights (N,) of the images."""
         return cls.of_base(prototypes(features, labels, range(base_classes), weights))
 
     @classmethod
-    def of_base(cls, means: torch.Tensor) -> Self:
+    def of_base(cls, means: Tensor) -> Self:
         """Begin with the prototypes of the base classes (B, V, d)."""
         return cls(means)
 
     def extended(
-        self,
-        features: torch.Tensor,
-        labels: torch.Tensor,
-        counts: torch.Tensor,
-        new: range,
-        weights: torch.Tensor | None = None,
+        self, features: Tensor, labels: Tensor, counts: Tensor, new: range, weights: Tensor | None = None
     ) -> Self:
         """Add new classes, the next in line; labelled samples of known classes refine their mean (eq. 9).
 
@@ -53,21 +43,21 @@ class Prototypes:
         fresh = prototypes(features, labels, new, weights)
         return replace(self._accumulated(fresh), means=torch.cat([means, fresh]))
 
-    def _accumulated(self, novel: torch.Tensor) -> Self:
+    def _accumulated(self, novel: Tensor) -> Self:
         """Add novel classes (K, V, d) to what base classes resist; h has no Resistance."""
         del novel
         return self
 
-    def calibrated(self, features: torch.Tensor, absorbed_by: torch.Tensor, alpha: torch.Tensor) -> Self:
+    def calibrated(self, features: Tensor, absorbed_by: Tensor, alpha: Tensor) -> Self:
         """Calibration, eq. 9: move towards the unlabelled samples each class absorbed, by alpha (C,)."""
         return replace(self, means=moved(self.means, features, absorbed_by, alpha))
 
-    def tensors(self) -> dict[str, torch.Tensor]:
+    def tensors(self) -> dict[str, Tensor]:
         """Return all that has been learnt."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, torch.Tensor]) -> Self:
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
         """Return what `tensors` was taken from."""
         return cls(**tensors)
 
@@ -76,19 +66,19 @@ class Prototypes:
 class ResistingPrototypes(Prototypes):
     """h~: prototypes of which the base ones move away from novel classes that resemble them."""
 
-    trained: torch.Tensor  # (B, V, d) base prototypes as training left them: what delta is measured by
-    delta: torch.Tensor  # (B, V, d) directions of the novel classes met so far (eq. 8), see `resistance`
+    trained: Tensor  # (B, V, d) base prototypes as training left them: what delta is measured by
+    delta: Tensor  # (B, V, d) directions of the novel classes met so far (eq. 8), see `resistance`
 
     @classmethod
-    def of_base(cls, means: torch.Tensor) -> Self:
+    def of_base(cls, means: Tensor) -> Self:
         """Begin with the prototypes of the base classes (B, V, d), delta zero."""
         return cls(means, means.clone(), no_delta(means))
 
-    def _accumulated(self, novel: torch.Tensor) -> Self:
+    def _accumulated(self, novel: Tensor) -> Self:
         """Add novel classes (K, V, d) to delta (eq. 8)."""
         return replace(self, delta=accumulate(self.delta, self.trained, novel))
 
-    def resisting(self, gamma: float) -> torch.Tensor:
+    def resisting(self, gamma: float) -> Tensor:
         """Resistance, eq. 7: prototypes (C, V, d) with the base ones moved; what is stored stays."""
         base = len(self.delta)
         return torch.cat([resist(self.means[:base], self.delta, gamma), self.means[base:]])

@@ -6,16 +6,14 @@ import math
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 ROWS_AT_ONCE = 4096  # features that are turned into float64 together
 
 
 def prototypes(
-    features: torch.Tensor,
-    labels: torch.Tensor,
-    classes: Sequence[int],
-    weights: torch.Tensor | None = None,
-) -> torch.Tensor:
+    features: Tensor, labels: Tensor, classes: Sequence[int], weights: Tensor | None = None
+) -> Tensor:
     """P of eq. 2: features (N, V, d) averaged over the images of each class, (C, V, d).
 
     Row i belongs to `classes[i]`; images of other classes are passed over. `weights` (N,) are those of the
@@ -29,11 +27,8 @@ def prototypes(
 
 
 def class_sums(
-    features: torch.Tensor,
-    labels: torch.Tensor,
-    classes: Sequence[int],
-    weights: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    features: Tensor, labels: Tensor, classes: Sequence[int], weights: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Sum the features of each class, and count them: (C, V, d) and (C,), both float64.
 
     With `weights` (N,) both are weighted: an image of weight 2 is worth two images.

@@ -7,6 +7,7 @@ step is taken anew before each inference and never adds up to drift.
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 from torch.nn.functional import normalize
 
 from fairshot.classifiers.similarity import view_similarity
@@ -14,12 +15,12 @@ from fairshot.classifiers.similarity import view_similarity
 UNITS = 2.0**40  # per 1.0: delta counts in these, so a million terms, each at most 1, stay far below 2^63
 
 
-def no_delta(base: torch.Tensor) -> torch.Tensor:
+def no_delta(base: Tensor) -> Tensor:
     """Delta of base prototypes (B, V, d) before the first novel class."""
     return torch.zeros(base.shape, dtype=torch.int64, device=base.device)
 
 
-def accumulate(delta: torch.Tensor, base: torch.Tensor, novel: torch.Tensor) -> torch.Tensor:
+def accumulate(delta: Tensor, base: Tensor, novel: Tensor) -> Tensor:
     """Eq. 8: add the directions of novel classes (K, V, d), each weighted by its similarity.
 
     `delta` and `base` are (B, V, d). Whole numbers make the sum exact: it does not depend on the order of
@@ -30,7 +31,7 @@ def accumulate(delta: torch.Tensor, base: torch.Tensor, novel: torch.Tensor) -> 
     return delta
 
 
-def delta_of(base: torch.Tensor, novel: torch.Tensor) -> torch.Tensor:
+def delta_of(base: Tensor, novel: Tensor) -> Tensor:
     """What one novel class (V, d) adds to delta of each base class (B, V, d), in `UNITS`.
 
     A novel class at more than 90 degrees from a base class does not count for it.
@@ -40,7 +41,7 @@ def delta_of(base: torch.Tensor, novel: torch.Tensor) -> torch.Tensor:
     return (weight.mT * direction * UNITS).round().to(torch.int64)
 
 
-def resist(base: torch.Tensor, delta: torch.Tensor, gamma: float) -> torch.Tensor:
+def resist(base: Tensor, delta: Tensor, gamma: float) -> Tensor:
     """Eq. 7: move the base prototypes (B, V, d) away from `delta` by gamma, for one inference.
 
     Prototypes are normalised first, which makes gamma independent of the scale of the features.
@@ -49,6 +50,6 @@ def resist(base: torch.Tensor, delta: torch.Tensor, gamma: float) -> torch.Tenso
     return normalize(base, dim=-1) - gamma * normalize(as_float(delta).to(base), dim=-1)
 
 
-def as_float(delta: torch.Tensor) -> torch.Tensor:
+def as_float(delta: Tensor) -> Tensor:
     """Delta as float64."""
     return delta.double() / UNITS

@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import torch
+from torch import Tensor
 from torch.nn.functional import pad
 
 REGULARISATION = 1e-6  # added to the variances, as in scikit-learn
@@ -27,11 +28,11 @@ FEW = 4  # a quarter of the samples: when more have changed, all are summed anew
 class Batch:
     """A dataclass of tensors whose first dimension counts mixtures; numbers are common to all of them."""
 
-    def take(self, rows: torch.Tensor | slice) -> Self:
+    def take(self, rows: Tensor | slice) -> Self:
         """Select some of the mixtures, by a mask or by a slice, which copies nothing."""
         return self._each(lambda value: value[rows])
 
-    def put(self, rows: torch.Tensor, others: Self) -> Self:
+    def put(self, rows: Tensor, others: Self) -> Self:
         """Replace some of the mixtures, by their indices, with others."""
         return self._each(lambda value, other: value.index_copy(0, rows, other), others)
 
@@ -39,11 +40,11 @@ class Batch:
         """Put further mixtures behind these."""
         return self._each(lambda *values: torch.cat(values), *others)
 
-    def _each(self, change: Callable[..., torch.Tensor], *others: Self) -> Self:
+    def _each(self, change: Callable[..., Tensor], *others: Self) -> Self:
         def changed(value: Any, *beside: Any) -> Any:
             if isinstance(value, Batch):
                 return value._each(change, *beside)
-            return change(value, *beside) if isinstance(value, torch.Tensor) else value
+            return change(value, *beside) if isinstance(value, Tensor) else value
 
         names = [field.name for field in fields(self)]  # type: ignore[arg-type]
         parts: dict[str, Any] = {
@@ -56,16 +57,12 @@ class Batch:
 class Samples(Batch):
     """What the mixtures are fitted to: first and second powers side by side; padding may hold anything."""
 
-    powers: torch.Tensor  # (G, n, 2 d): x and x squared, x relative to the prior mean
-    mask: torch.Tensor  # (G, n) 1 for a sample, 0 for padding
+    powers: Tensor  # (G, n, 2 d): x and x squared, x relative to the prior mean
+    mask: Tensor  # (G, n) 1 for a sample, 0 for padding
 
     @classmethod
     def relative_to(
-        cls,
-        prior_mean: torch.Tensor,
-        values: torch.Tensor,
-        mask: torch.Tensor,
-        powers: torch.Tensor | None = None,
+        cls, prior_mean: Tensor, values: Tensor, mask: Tensor, powers: Tensor | None = None
     ) -> Samples:
         """Shift the samples (G, n, d) so that the prior mean (G, d) is the origin.
 
@@ -84,14 +81,14 @@ class Samples(Batch):
 class Prior(Batch):
     """What is believed before the samples."""
 
-    mean: torch.Tensor  # (G, d) the origin of the coordinates while a mixture is fitted
-    mean_precision: torch.Tensor  # (G, 1) how many samples the prior mean is worth
-    covariance: torch.Tensor  # (G, d)
+    mean: Tensor  # (G, d) the origin of the coordinates while a mixture is fitted
+    mean_precision: Tensor  # (G, 1) how many samples the prior mean is worth
+    covariance: Tensor  # (G, d)
     concentration: float  # of the weights; 1 / M in scikit-learn
     freedom: float | None = None  # how many samples the covariance is worth; None: what scikit-learn does
 
     @property
-    def squares(self) -> torch.Tensor:
+    def squares(self) -> Tensor:
         """What the prior adds to the sums of squares (G, d): the covariance, as often as it counts."""
         return self.covariance if self.freedom is None else self.freedom * self.covariance
 
@@ -108,15 +105,15 @@ class Prior(Batch):
 class Posterior(Batch):
     """The variational parameters of G mixtures of M components."""
 
-    sticks: torch.Tensor  # (G, M, 2) parameters of the beta distributions of the stick-breaking weights
-    mean_precision: torch.Tensor  # (G, M)
-    degrees_of_freedom: torch.Tensor  # (G, M)
-    means: torch.Tensor  # (G, M, d)
-    covariances: torch.Tensor  # (G, M, d)
-    log_determinants: torch.Tensor  # (G, M) of the covariances
+    sticks: Tensor  # (G, M, 2) parameters of the beta distributions of the stick-breaking weights
+    mean_precision: Tensor  # (G, M)
+    degrees_of_freedom: Tensor  # (G, M)
+    means: Tensor  # (G, M, d)
+    covariances: Tensor  # (G, M, d)
+    log_determinants: Tensor  # (G, M) of the covariances
 
     @property
-    def weights(self) -> torch.Tensor:
+    def weights(self) -> Tensor:
         """Expected weights pi (G, M), which sum to one."""
         share = self.sticks[..., 0] / self.sticks.sum(-1)
         left = (1 - share).cumprod(-1).roll(1, -1)
@@ -124,7 +121,7 @@ class Posterior(Batch):
         weights = share * left
         return weights / weights.sum(-1, keepdim=True)
 
-    def shifted(self, by: torch.Tensor) -> Posterior:
+    def shifted(self, by: Tensor) -> Posterior:
         """Move the origin: add (G, d) to all means."""
         return replace(self, means=self.means + by[:, None])
 
@@ -133,16 +130,16 @@ class Posterior(Batch):
 class Sums(Batch):
     """Responsibilities, and the powers of the samples summed with them: what the M step needs."""
 
-    responsibilities: torch.Tensor  # (G, M, n)
-    powers: torch.Tensor  # (G, M, 2 d)
+    responsibilities: Tensor  # (G, M, n)
+    powers: Tensor  # (G, M, 2 d)
 
     @classmethod
-    def of(cls, responsibilities: torch.Tensor, samples: Samples) -> Sums:
+    def of(cls, responsibilities: Tensor, samples: Samples) -> Sums:
         """Sum over all samples."""
         share = responsibilities.to(samples.powers)
         return cls(responsibilities, torch.bmm(share, samples.powers).double())
 
-    def updated(self, responsibilities: torch.Tensor, samples: Samples) -> Sums:
+    def updated(self, responsibilities: Tensor, samples: Samples) -> Sums:
         """Sum anew, but only over the samples whose responsibilities changed: soon they are few."""
         difference = responsibilities - self.responsibilities
         changed = difference.abs().amax(1) > SAME
@@ -165,8 +162,8 @@ class Fit(Batch):
 
     prior: Prior
     posterior: Posterior
-    lower_bound: torch.Tensor  # (G,)
-    iterations: torch.Tensor  # (G,)
+    lower_bound: Tensor  # (G,)
+    iterations: Tensor  # (G,)
 
 
 @dataclass(frozen=True)
@@ -222,13 +219,13 @@ def expectation_maximisation(work: Work, tolerance: float, max_iterations: int) 
     return replace(fit, posterior=fit.posterior.shifted(fit.prior.mean))
 
 
-def _neighbours(chosen: torch.Tensor) -> torch.Tensor | slice:
+def _neighbours(chosen: Tensor) -> Tensor | slice:
     """Return a mask as a slice if it is one: what it selects then need not be copied."""
     first, *_, last = (places := chosen.nonzero()[:, 0].tolist()) * 2
     return slice(first, last + 1) if last + 1 - first == len(places) else chosen
 
 
-def expectation(prior: Prior, posterior: Posterior, samples: Samples) -> tuple[torch.Tensor, torch.Tensor]:
+def expectation(prior: Prior, posterior: Posterior, samples: Samples) -> tuple[Tensor, Tensor]:
     """E step: responsibilities (G, M, n) of the components, and their entropy (G,)."""
     precisions, dimensions = 1 / posterior.covariances, posterior.means.shape[-1]
     scaled = posterior.means * precisions
@@ -270,7 +267,7 @@ def maximisation(sums: Sums, prior: Prior) -> Posterior:
     )
 
 
-def lower_bound(prior: Prior, posterior: Posterior, entropy: torch.Tensor) -> torch.Tensor:
+def lower_bound(prior: Prior, posterior: Posterior, entropy: Tensor) -> Tensor:
     """Evidence lower bound of each mixture (G,), without its constant terms, as scikit-learn reports it."""
     degrees, dimensions = posterior.degrees_of_freedom, posterior.means.shape[-1]
     log_determinant = -0.5 * (posterior.log_determinants + dimensions * degrees.log())
@@ -289,14 +286,14 @@ def lower_bound(prior: Prior, posterior: Posterior, entropy: torch.Tensor) -> to
     )
 
 
-def _expected_log_weights(posterior: Posterior) -> torch.Tensor:
+def _expected_log_weights(posterior: Posterior) -> Tensor:
     """Take the expectation of log pi (G, M) under the stick-breaking posterior."""
     total = torch.digamma(posterior.sticks.sum(-1))
     taken, left = (torch.digamma(posterior.sticks) - total[..., None]).unbind(-1)
     return taken + left.cumsum(-1) - left
 
 
-def _digamma_sum(degrees: torch.Tensor, dimensions: int, prior: Prior) -> torch.Tensor:
+def _digamma_sum(degrees: Tensor, dimensions: int, prior: Prior) -> Tensor:
     """Sum of digamma((degrees - i) / 2) over i = 0 .. dimensions - 1, in closed form.
 
     (x - 1) digamma(x) - x grows by digamma(x) from x to x + 1, so a sum in steps of one telescopes; the
@@ -305,7 +302,7 @@ def _digamma_sum(degrees: torch.Tensor, dimensions: int, prior: Prior) -> torch.
     if prior.freedom is not None:
         return dimensions * torch.digamma(degrees / 2)
 
-    def stair(x: torch.Tensor) -> torch.Tensor:
+    def stair(x: Tensor) -> Tensor:
         return (x - 1) * torch.digamma(x) - x
 
     even, odd = (dimensions + 1) // 2, dimensions // 2
@@ -313,7 +310,7 @@ def _digamma_sum(degrees: torch.Tensor, dimensions: int, prior: Prior) -> torch.
     return stair(top) - stair(top - even) + stair(below) - stair(below - odd)
 
 
-def _log_gamma_sum(degrees: torch.Tensor, dimensions: int, prior: Prior) -> torch.Tensor:
+def _log_gamma_sum(degrees: Tensor, dimensions: int, prior: Prior) -> Tensor:
     """Sum of log gamma((degrees - i) / 2) over i = 0 .. dimensions - 1, or without the i as above.
 
     Neighbours are joined by Legendre's duplication formula, which halves the work: log gamma(x) and

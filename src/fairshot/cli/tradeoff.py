@@ -76,7 +76,7 @@ def tradeoff_command(
     """
     from fairshot.evaluation.run_folder import LOG, TRADEOFF_PAGE
     from fairshot.studies import StudyOptions
-    from fairshot.studies.tradeoff import NoGate, choose_gate, gate_folders
+    from fairshot.studies.gate_search import NoGate, choose_gate, gate_folders
 
     asked = given(novel=novel, held_out=held_out, draws=draws, splits=splits) | {"mirror": mirror}
     folders = gate_folders(runs, pseudo)

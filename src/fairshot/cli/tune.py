@@ -9,19 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairshot.cli.console import ConsoleReporter, say
-from fairshot.cli.options import (
-    Data,
-    Device,
-    Fresh,
-    HeldOut,
-    Novel,
-    Parallel,
-    Root,
-    Seed,
-    Set,
-    Trust,
-    common,
-)
+from fairshot.cli.options import Data, Device, Fresh, HeldOut, Novel, Parallel, Root, Seed, Set, Trust, common
 from fairshot.cli.run import source_name
 from fairshot.cli.suggestions import picture_options
 from fairshot.cli.trust import load_trusted

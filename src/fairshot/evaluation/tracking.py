@@ -45,12 +45,10 @@ class TrackerRefused(UserError):
     """Weights & Biases cannot be logged to now."""
 
     reason: str
-
-    def __str__(self) -> str:
-        return (
-            f"Weights & Biases cannot be logged to ({self.reason}); log in (wandb login), or set "
-            "WANDB_MODE=offline to log into the folder of the run alone"
-        )
+    message = (
+        "Weights & Biases cannot be logged to ({reason}); log in (wandb login), or set WANDB_MODE=offline to "
+        "log into the folder of the run alone"
+    )
 
 
 @dataclass(frozen=True)

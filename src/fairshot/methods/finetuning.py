@@ -12,10 +12,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 
 def minimise(
-    loss: Callable[[], Tensor],
-    groups: list[dict[str, Any]],
-    steps: int,
-    max_norm: float | None = None,
+    loss: Callable[[], Tensor], groups: list[dict[str, Any]], steps: int, max_norm: float | None = None
 ) -> None:
     """Minimise a loss over parameter groups by SGD with momentum; the learning rates fall along a cosine.
 

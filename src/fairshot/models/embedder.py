@@ -162,10 +162,7 @@ class Embedder(nn.Module):
         return self.mean.device
 
     def embed(
-        self,
-        pictures: Pictures,
-        views: FlipViews = FlipViews(),
-        reporter: Reporter = SILENT,
+        self, pictures: Pictures, views: FlipViews = FlipViews(), reporter: Reporter = SILENT
     ) -> Features:
         """Embed the views of pictures that classifiers compare."""
         features = self.embed_transformed(pictures, views.transforms, reporter)
@@ -173,10 +170,7 @@ class Embedder(nn.Module):
 
     @torch.inference_mode()
     def embed_transformed(
-        self,
-        pictures: Pictures,
-        transforms: Sequence[Transform],
-        reporter: Reporter = SILENT,
+        self, pictures: Pictures, transforms: Sequence[Transform], reporter: Reporter = SILENT
     ) -> Features:
         """Embed pictures under the test view, once per transform of it."""
         self.eval()

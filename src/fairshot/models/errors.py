@@ -31,9 +31,7 @@ class CannotEmbed(UserError):
     backbone: str
     size: int
     reason: str
-
-    def __str__(self) -> str:
-        return f"{self.backbone} cannot embed pictures of {self.size} x {self.size} pixels: {self.reason}"
+    message = "{backbone} cannot embed pictures of {size} x {size} pixels: {reason}"
 
 
 class PretrainedWeightsMissing(UserError):
@@ -41,12 +39,10 @@ class PretrainedWeightsMissing(UserError):
 
     backbone: str
     reason: str
-
-    def __str__(self) -> str:
-        return (
-            f"the pretrained weights of {self.backbone} could not be loaded ({self.reason}). Go online once, "
-            "so that they are kept, or give them as a file"
-        )
+    message = (
+        "the pretrained weights of {backbone} could not be loaded ({reason}). Go online once, so that they "
+        "are kept, or give them as a file"
+    )
 
 
 class PackagedWeightsMissing(UserError):
@@ -54,9 +50,7 @@ class PackagedWeightsMissing(UserError):
 
     preset: str
     package: str
-
-    def __str__(self) -> str:
-        return f"the weights of {self.preset} are in the package {self.package}, which is not installed"
+    message = "the weights of {preset} are in the package {package}, which is not installed"
 
 
 class UnusableWeights(PathUnusable):

@@ -43,11 +43,7 @@ def centre_boxes(sizes: Tensor, share: float) -> Tensor:
 
 
 def crop_resize(
-    pictures: DevicePictures,
-    boxes: Tensor,
-    size: int,
-    angles: Tensor | None = None,
-    confined: bool = True,
+    pictures: DevicePictures, boxes: Tensor, size: int, angles: Tensor | None = None, confined: bool = True
 ) -> Tensor:
     """Crop one box (top, left, height, width in pixels) from each picture and resize it bilinearly.
 

@@ -7,6 +7,6 @@ from fairshot.recipes.recipe import check_recipe as check_recipe
 from fairshot.recipes.recipe import default_recipe as default_recipe
 from fairshot.recipes.recipe import load_recipe as load_recipe
 from fairshot.recipes.recipe import read_recipe as read_recipe
-from fairshot.recipes.recipe import recipe_names as recipe_names
 from fairshot.recipes.recipe import run_name as run_name
 from fairshot.recipes.recipe import write_recipe as write_recipe
+from fairshot.recipes.sources import recipe_names as recipe_names

@@ -1,10 +1,4 @@
-"""Recipe: everything that decides a run's numbers, read from YAML and checked before anything happens.
-
-A recipe of the package is made of two files: `<benchmark>/common.yaml`, what its methods share, and
-`<benchmark>/<method>.yaml`, whose keys are added or replace those of the first. A recipe given by its path
-stands alone, unless it says `extends: <benchmark>`: then it is merged with that benchmark's common file.
-`model.weights: <preset>` brings the backbone and the input of the preset; keys of `model` beside it stay.
-"""
+"""Recipe: everything that decides a run's numbers, checked before anything happens."""
 
 from __future__ import annotations
 
@@ -12,8 +6,6 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -21,40 +13,32 @@ import yaml
 from pydantic import Field, ValidationError
 
 from fairshot.benchmarks.stream import StreamSettings
-from fairshot.documents import BadYAML, parse_yaml, read_yaml_text, write_yaml
+from fairshot.documents import read_yaml_text, write_yaml
 from fairshot.errors import (
-    BadOverride,
     BadSetting,
     BadSettings,
     CodeNotTrusted,
     DamagedFile,
-    FileRefused,
     MethodNotLoaded,
-    UnknownRecipe,
     did_you_mean,
 )
 from fairshot.methods import baseline, method_named, methods
 from fairshot.methods.method import MethodSettings
-from fairshot.methods.plugins import (
-    PLUGIN_COPY,
-    PLUGIN_MARK,
-    load_plugin,
-    loaded_plugin,
-    plugin_class,
-    plugins_in,
-)
+from fairshot.methods.plugins import PLUGIN_COPY, PLUGIN_MARK, load_plugin, loaded_plugin, plugin_class
 from fairshot.models.embedder import ModelSettings
-from fairshot.models.presets import PRESETS
+from fairshot.recipes.sources import (
+    apply_override,
+    benchmarks_with_recipes,
+    drop_other_weights,
+    read_source,
+    recipe_names,
+)
 from fairshot.settings import Settings, explain
 from fairshot.training.loop import TrainingSettings
 from fairshot.training.views import ViewSettings
 
 DEFAULT_METHOD = "sss"  # the one that is run where none is named
-LONGEST = 200  # characters of a change that messages repeat
-COMMON = "common"  # the file that the methods of a benchmark share
-EXTENDS = "extends"  # the key by which a recipe outside the package asks for it
 SECTIONS = ("benchmark", "model", "views", "training")  # beside the seed and the method
-NO_WEIGHTS = ("null", "~", "")  # as YAML writes that there are none
 # a line in the recipe of a run that keeps the code of its method
 CODE_DIGEST = re.compile(rf"# {PLUGIN_COPY}: ([0-9a-f]{{64}})\n")
 
@@ -108,11 +92,6 @@ class Recipe:
         return yaml.safe_dump(self.as_dict(), sort_keys=False)
 
 
-def recipe_names() -> list[str]:
-    """Return the names of the recipes that come with fairshot: benchmark/method."""
-    return sorted(name for name in _packaged() if not name.endswith(f"/{COMMON}"))
-
-
 def run_name(source: str, recipe: Recipe) -> str:
     """Return what a run is called: as its recipe of the package, or else by its method."""
     return source.partition("/")[2] if source in recipe_names() else recipe.method_name
@@ -135,18 +114,21 @@ def load_recipe(
     overrides = list(overrides)
     if PLUGIN_MARK in source:
         benchmark, _, method = source.partition("/")
-        if benchmark not in _benchmarks():
-            meant = did_you_mean(benchmark, _benchmarks()) or "; write doodles/file.py:Class, for example"
+        if benchmark not in benchmarks_with_recipes():
+            meant = (
+                did_you_mean(benchmark, benchmarks_with_recipes())
+                or "; write doodles/file.py:Class, for example"
+            )
             raise BadSetting("recipe", source, f"it names no benchmark{meant}")
-        content = _read(f"{benchmark}/{baseline()}")
+        content = read_source(f"{benchmark}/{baseline()}")
         content["method"] = {"name": method}
         trust = True
     else:
-        content = _read(source)
+        content = read_source(source)
         _locate_method(source, content)
-    _drop_other_weights(content, overrides)
+    drop_other_weights(content, overrides)
     for override in overrides:
-        _apply(content, override)
+        apply_override(content, override)
         named = override.partition("=")[0].strip() in ("method", "method.name")
         trust = trust or (named and PLUGIN_MARK in override)
     _load_own_method(source, content, trust)
@@ -162,7 +144,7 @@ def read_recipe(path: Path) -> Recipe:
     Unlike `load_recipe` it runs no code that the recipe names: whoever reads a run, which may come from
     anywhere, has not asked for that.
     """
-    content = _read(str(path))
+    content = read_source(str(path))
     _locate_method(str(path), content)
     code = _code_of(str(path), content)
     if code is not None:
@@ -245,102 +227,3 @@ def _code_of(source: str, content: dict[str, Any]) -> str | None:
         raise DamagedFile(kept, "it is not the file that the run kept")
     kind = plugin_class(kept, name)
     return None if kind is None else f"{kept}:{kind}"
-
-
-def _packaged() -> dict[str, Traversable]:
-    """Return the YAML files of the package by their names, benchmark/file."""
-    folders = [folder for folder in resources.files(__package__).iterdir() if folder.is_dir()]
-    return {
-        f"{folder.name}/{file.name.removesuffix('.yaml')}": file
-        for folder in folders
-        for file in folder.iterdir()
-        if file.name.endswith(".yaml")
-    }
-
-
-def _benchmarks() -> list[str]:
-    """Return the benchmarks that have a common file."""
-    return sorted(name.partition("/")[0] for name in _packaged() if name.endswith(f"/{COMMON}"))
-
-
-def _read(source: str) -> dict[str, Any]:
-    """Read the YAML of a recipe, merged with the common file of its benchmark where it belongs to one."""
-    packaged = _packaged()
-    if source in recipe_names():
-        content = _parse(packaged[source].read_text(encoding="utf-8"), source)
-        benchmark = source.partition("/")[0]
-    else:
-        content = _parse(_read_file(source), source)
-        benchmark = content.pop(EXTENDS, None)
-        if benchmark is None:
-            return _merged(_model_of_preset(content), content)
-        if benchmark not in _benchmarks():
-            meant = did_you_mean(str(benchmark), _benchmarks())
-            raise BadSetting(EXTENDS, benchmark, f"expected one of {', '.join(_benchmarks())}{meant}")
-    common = f"{benchmark}/{COMMON}"
-    below = _parse(packaged[common].read_text(encoding="utf-8"), common) | _model_of_preset(content)
-    return _merged(below, content)
-
-
-def _model_of_preset(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the section `model` of the preset whose weights a recipe names; nothing if it names none."""
-    section = content.get("model")
-    weights = section.get("weights") if isinstance(section, dict) else None
-    preset = PRESETS.get(weights) if isinstance(weights, str) else None
-    return {} if preset is None else {"model": preset.section()}
-
-
-def _drop_other_weights(content: dict[str, Any], overrides: Iterable[str]) -> None:
-    """Let a change of `model.weights` replace the weights of the recipe; a preset replaces all of `model`."""
-    changes = [override.partition("=") for override in overrides]
-    named = [value.strip() for key, _, value in changes if key.strip() == "model.weights"]
-    if named and named[-1] in PRESETS:
-        content["model"] = PRESETS[named[-1]].section()
-    elif named and named[-1] not in NO_WEIGHTS and isinstance(content.get("model"), dict):
-        content["model"].pop("pretrained", None)
-
-
-def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Return both with what is above in the place of what is below; sections are merged key by key."""
-    merged = dict(below)
-    for key, value in above.items():
-        old = below.get(key)
-        merged[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
-    return merged
-
-
-def _read_file(source: str) -> str:
-    for code in (source.partition("/")[2], source):
-        if code.endswith(".py") and Path(code).is_file():
-            raise BadSetting("recipe", code, f"it is a Python file; name its class: {plugins_in(code)}")
-    path = Path(source)
-    if not path.is_file():
-        raise UnknownRecipe(source, recipe_names())
-    return read_yaml_text(path)
-
-
-def _parse(text: str, source: str) -> dict[str, Any]:
-    try:
-        content = parse_yaml(text)
-    except BadYAML as problem:
-        raise FileRefused(Path(source), f"it is not YAML that can be read: {problem}") from None
-    if not isinstance(content, dict):
-        raise FileRefused(Path(source), f"it must hold keys and values, not {type(content).__name__}")
-    return content
-
-
-def _apply(content: dict[str, Any], override: str) -> None:
-    """Set one key: `training.epochs=10`. The value is read as YAML."""
-    key, equals, value = override.partition("=")
-    *parents, last = key.strip().split(".")
-    if not equals or not last:
-        raise BadOverride(override, "expected key=value")
-    section = content
-    for parent in parents:
-        section = section.setdefault(parent, {})
-        if not isinstance(section, dict):
-            raise BadOverride(override, f"{parent} is a value, not a section")
-    try:
-        section[last] = parse_yaml(value)
-    except BadYAML as problem:
-        raise BadOverride(override[:LONGEST], f"its value is not YAML that can be read: {problem}") from None

@@ -25,6 +25,6 @@ if TYPE_CHECKING:
     from fairshot.reporting.report import report_tables as report_tables
     from fairshot.reporting.report import write_report as write_report
     from fairshot.reporting.reproducibility import write_reproducibility as write_reproducibility
-    from fairshot.reporting.tables import Table as Table
+    from fairshot.reporting.table import Table as Table
 
 __getattr__ = lazy_names(__name__, __file__)

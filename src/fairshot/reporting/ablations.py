@@ -14,17 +14,10 @@ from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import FEATURES
 from fairshot.files import write_atomically
 from fairshot.reporting.export import to_markdown
-from fairshot.reporting.groups import (
-    Group,
-    Spread,
-    decision_of,
-    group_results,
-    parts_of,
-    without_seed,
-)
+from fairshot.reporting.groups import Group, Spread, decision_of, group_results, parts_of, without_seed
 from fairshot.reporting.measures import BASE_INC, INC, INC_AVG, OVERALL, OVERALL_AVG
 from fairshot.reporting.names import PARTS, key_text, setting_text
-from fairshot.reporting.tables import TRANSDUCTIVE, Row, Table, our_row, session_column, summary_column
+from fairshot.reporting.table import TRANSDUCTIVE, Row, Table, our_row, session_column, summary_column
 from fairshot.settings import flat
 from fairshot.studies.published import Published, published
 from fairshot.tensor_files import read_tensors

@@ -11,7 +11,7 @@ from fairshot import markdown
 from fairshot.files import write_atomically
 from fairshot.reporting.groups import Spread, spread_text
 from fairshot.reporting.names import PARTS
-from fairshot.reporting.tables import Row, Table
+from fairshot.reporting.table import Row, Table
 
 _LATEX = {
     "\\": r"\textbackslash{}",

@@ -19,8 +19,8 @@ from fairshot.reporting.figures.writer import Draw, FigureInput, FigureWriter, R
 from fairshot.reporting.groups import Group, by_benchmark, group_results, in_main_order, ranked, task_of
 from fairshot.reporting.report_page import render_page
 from fairshot.reporting.runs import Run, find_collections, find_runs, read_run, without_repeats
+from fairshot.reporting.table import Table
 from fairshot.reporting.tables import (
-    Table,
     comparison_tables,
     diagnosis_table,
     gate_table,

@@ -16,6 +16,7 @@ from markupsafe import Markup
 from fairshot.evaluation.result import Environment as Machine
 from fairshot.evaluation.result import Result
 from fairshot.methods import method_title
+from fairshot.reporting.conditions import CONDITIONS, conditions
 from fairshot.reporting.figures.accuracy import FAR
 from fairshot.reporting.figures.classes import answers, confusion_pixels
 from fairshot.reporting.figures.sections import SECTIONS
@@ -25,7 +26,7 @@ from fairshot.reporting.groups import Group, means
 from fairshot.reporting.measures import BASE, BASE_AVG, BASE_INC, CINC, INC, INC_AVG, OVERALL, PINC
 from fairshot.reporting.names import PARTS
 from fairshot.reporting.runs import Run
-from fairshot.reporting.tables import CONDITIONS, conditions, session_table
+from fairshot.reporting.tables import session_table
 
 if TYPE_CHECKING:
     from fairshot.reporting.report import BenchmarkSection

@@ -9,11 +9,12 @@ from fairshot import markdown
 from fairshot.errors import PathUnusable
 from fairshot.evaluation.run_folder import LOG
 from fairshot.files import write_atomically
+from fairshot.reporting.conditions import conditions
 from fairshot.reporting.export import to_markdown
 from fairshot.reporting.groups import Group, Spread, by_benchmark, group_results, ranked, spread_text
 from fairshot.reporting.measures import HARMONIC_AVG, INC_AVG, LAST, OVERALL, OVERALL_AVG
 from fairshot.reporting.runs import find_runs, read_run
-from fairshot.reporting.tables import conditions, significance_table
+from fairshot.reporting.tables import significance_table
 from fairshot.studies.published import PublishedRow
 from fairshot.studies.reproducibility import REASONS, Verdict, judge, read_reasons
 

@@ -1,151 +1,24 @@
-"""Tables of the report, independent of how they are written down: columns, rows, best values, remarks."""
+"""The tables of the report: of our runs, and beside published rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import groupby
-from typing import Any
-
-from pydantic import ValidationError
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from fairshot.evaluation.result import Result
-from fairshot.methods import methods
-from fairshot.methods.method import Method, MethodSettings
 from fairshot.recipes import DEFAULT_METHOD
 from fairshot.reporting import measures as m
-from fairshot.reporting.groups import (
-    Group,
-    Spread,
-    backbone_of,
-    by_class_order,
-    group_results,
-    means,
-    without_class_order,
-    without_seed,
-)
-from fairshot.reporting.measures import Goal, SessionMeasure, SummaryMeasure, best
-from fairshot.studies.published import PublishedRow, same_name
+from fairshot.reporting.groups import Group, Spread, by_class_order, group_results, means, without_class_order
+from fairshot.reporting.table import Column, Row, Table, make_table, session_column, summary_column
+from fairshot.studies.published import PublishedRow
 from fairshot.studies.significance import paired_test
 from fairshot.studies.tradeoff import TradeOff
-
-TRANSDUCTIVE = "transductive: unlabelled test images moved the classifiers"
-Theirs = Callable[[PublishedRow], float | None]
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of numbers; neighbours of one `band` share a heading above theirs.
-
-    `ours` and `theirs` give its number for a group of our runs and for a published row.
-    """
-
-    title: str
-    meaning: str
-    goal: Goal
-    ours: Callable[[Group], Spread | None] = lambda _: None
-    theirs: Theirs | None = None
-    band: str = ""
-    digits: int = 2
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row; a published one has a source, and remarks on what set it apart from ours."""
-
-    label: str
-    values: tuple[Spread | None, ...]
-    group: str = ""  # the label of our group behind it
-    source: str = ""
-    remarks: tuple[str, ...] = ()
-    parts: frozenset[str] = frozenset()  # of SSS that were on, in an ablation
-    seeds: int = 1
-
-    @property
-    def name(self) -> str:
-        """The label; a published number that is not in the paper of SSS names its source."""
-        return self.label if self.ours or self.source.startswith("SSS") else f"{self.label} ({self.source})"
-
-    @property
-    def ours(self) -> bool:
-        """Whether this row comes from the runs of the report."""
-        return not self.source
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table with a key for its file, a title, and a caption that says how to read it."""
-
-    key: str
-    title: str
-    caption: str
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-    parts: tuple[str, ...] = ()  # the columns of ticks before the numbers, in an ablation
-
-    @cached_property
-    def winners(self) -> list[set[int]]:
-        """For each column the indices of the rows with the best value."""
-        values = zip(*(row.values for row in self.rows), strict=True)
-        return [best(means(v), column.goal) for v, column in zip(values, self.columns, strict=True)]
-
-    @cached_property
-    def remarks(self) -> dict[str, str]:
-        """Each remark of a row, and the letter that stands for it."""
-        texts = dict.fromkeys(text for row in self.rows for text in row.remarks)
-        return {text: chr(ord("a") + index) for index, text in enumerate(texts)}
-
-    @property
-    def column_titles(self) -> list[str]:
-        """The titles of the columns, with the heading above them where another column has the same."""
-        titles = [column.title for column in self.columns]
-        return [
-            f"{column.band}: {column.title}"
-            if column.band and titles.count(column.title) > 1
-            else column.title
-            for column in self.columns
-        ]
-
-    @cached_property
-    def bands(self) -> list[tuple[str, int]]:
-        """The headings above the column titles, and how many columns each spans."""
-        return [(band, len(list(own))) for band, own in groupby(column.band for column in self.columns)]
-
-
-def session_column(measure: SessionMeasure, t: int) -> Column:
-    """Return the column of a measure in session t."""
-    theirs: dict[str, Theirs] = {
-        m.OVERALL.title: lambda row: row.overall[t],
-        m.INC.title: lambda row: row.inc[t - 1] if row.inc else None,
-        m.PINC.title: lambda row: row.pinc.get(t),
-    }
-    return Column(
-        str(t),
-        measure.meaning,
-        measure.goal,
-        lambda group: group.session(t, measure.pick),
-        theirs.get(measure.title),
-        f"{measure.title} accuracy (%) after session",
-    )
-
-
-def summary_column(measure: SummaryMeasure) -> Column:
-    """Return the column of a measure of the whole run."""
-    theirs: dict[str, Theirs] = {
-        m.OVERALL_AVG.title: lambda row: row.average,
-        m.BICP.title: lambda row: row.bicp,
-        m.BASE_INC.title: lambda row: row.base_inc,
-    }
-    title = f"{measure.title} (%)" if measure.unit else measure.title
-    pick = theirs.get(measure.title)
-    return Column(title, measure.meaning, measure.goal, lambda group: group.summary(measure.pick), pick)
 
 
 def summary_table(groups: Sequence[Group]) -> Table:
     """Return all summaries of our runs."""
     columns = [summary_column(measure) for measure in m.SUMMARY_MEASURES]
-    return _table("summary", "Summary", "Averages over the sessions.", columns, groups)
+    return make_table("summary", "Summary", "Averages over the sessions.", columns, groups)
 
 
 def diagnosis_table(groups: Sequence[Group]) -> Table:
@@ -161,7 +34,7 @@ def diagnosis_table(groups: Sequence[Group]) -> Table:
     columns = [summary_column(measure) for measure in m.DIAGNOSES]
     columns.append(Column("Novel-only avg (%)", meaning, "high", novel_only))
     caption = "What tells a biased decision from features that do not suffice."
-    return _table("diagnosis", "Diagnosis", caption, columns, groups)
+    return make_table("diagnosis", "Diagnosis", caption, columns, groups)
 
 
 def session_table(groups: Sequence[Group], t: int) -> Table:
@@ -170,7 +43,7 @@ def session_table(groups: Sequence[Group], t: int) -> Table:
         replace(session_column(measure, t), title=f"{measure.title} (%)", band="")
         for measure in m.SESSION_MEASURES
     ]
-    return _table(f"session-{t}", f"After session {t}", "Accuracies after this session.", columns, groups)
+    return make_table(f"session-{t}", f"After session {t}", "Accuracies after this session.", columns, groups)
 
 
 def overall_table(groups: Sequence[Group], rows: Sequence[PublishedRow]) -> Table:
@@ -178,7 +51,7 @@ def overall_table(groups: Sequence[Group], rows: Sequence[PublishedRow]) -> Tabl
     columns = [session_column(m.OVERALL, t) for t in range(groups[0].session_count)]
     columns += [summary_column(m.OVERALL_AVG), summary_column(m.BICP)]
     caption = f"Overall: {m.OVERALL.meaning}. BICP: {m.BICP.meaning}."
-    return _table("overall", "Overall accuracy in each session", caption, columns, groups, rows)
+    return make_table("overall", "Overall accuracy in each session", caption, columns, groups, rows)
 
 
 def inc_table(groups: Sequence[Group], rows: Sequence[PublishedRow]) -> Table:
@@ -187,7 +60,7 @@ def inc_table(groups: Sequence[Group], rows: Sequence[PublishedRow]) -> Table:
     columns.append(summary_column(m.BASE_INC))
     caption = f"Inc: {m.INC.meaning}. Base/Inc: {m.BASE_INC.meaning}."
     known = [row for row in rows if row.inc]
-    return _table("incremental", "Incremental accuracy in each session", caption, columns, groups, known)
+    return make_table("incremental", "Incremental accuracy in each session", caption, columns, groups, known)
 
 
 def main_table(groups: Sequence[Group], rows: Sequence[PublishedRow]) -> Table:
@@ -198,7 +71,7 @@ def main_table(groups: Sequence[Group], rows: Sequence[PublishedRow]) -> Table:
     columns += [summary_column(m.OVERALL_AVG), summary_column(m.BICP)]
     caption = f"Inc: {m.INC.meaning}. PInc: {m.PINC.meaning}. BICP: {m.BICP.meaning}."
     known = [row for row in rows if row.inc]
-    return _table("main", "Early, middle and last session", caption, columns, groups, known)
+    return make_table("main", "Early, middle and last session", caption, columns, groups, known)
 
 
 def comparison_tables(groups: Sequence[Group], rows: Sequence[PublishedRow]) -> list[Table]:
@@ -322,126 +195,3 @@ def _in_all_orders(group: Group, results: Sequence[Result]) -> list[Result]:
     """Return the results of a group, and those of the same recipe in further class orders."""
     family = next((own for own in by_class_order(results) if any(map(group.holds, own))), [])
     return [*group.results, *(result for result in family if not group.holds(result))]
-
-
-def _table(
-    key: str,
-    title: str,
-    caption: str,
-    columns: Sequence[Column],
-    groups: Sequence[Group],
-    rows: Sequence[PublishedRow] = (),
-) -> Table:
-    backbones = [backbone_of(group) for group in groups]
-    with_ratio = any(column.title == m.BASE_INC.title for column in columns)
-    rows = sorted(rows, key=lambda row: -row.average)
-    theirs = [
-        Row(
-            row.label,
-            tuple(Spread.of([column.theirs(row) if column.theirs else None]) for column in columns),
-            source=row.source,
-            remarks=_published_remarks(row, backbones, with_ratio),
-        )
-        for row in rows
-    ]
-    ours = [our_row(group, columns, backbones) for group in groups]
-    return Table(key, title, caption, tuple(columns), (*theirs, *ours))
-
-
-def our_row(group: Group, columns: Sequence[Column], backbones: Sequence[str | None] = ()) -> Row:
-    """Return the row of a group; it names its backbone where the groups have different ones."""
-    own = backbone_of(group)
-    remarks = [f"backbone {own}"] if own and len(set(backbones)) > 1 else []
-    if any(result.transductive for result in group.results):
-        remarks.append(TRANSDUCTIVE)
-    values = tuple(column.ours(group) for column in columns)
-    return Row(group.label, values, group.label, remarks=tuple(remarks), seeds=len(group.results))
-
-
-def _published_remarks(row: PublishedRow, ours: Sequence[str | None], with_ratio: bool) -> tuple[str, ...]:
-    remarks = {
-        f"backbone {row.backbone}": not any(own and same_name(own, row.backbone) for own in ours),
-        f"keeps {row.memory}": bool(row.memory),
-        TRANSDUCTIVE: row.transductive,
-    }
-    if with_ratio and row.base_inc_derived is not None:
-        remarks[f"the printed accuracies give a Base/Inc of {row.base_inc_derived:.2f}"] = True
-    return tuple(text for text, holds in remarks.items() if holds)
-
-
-BUDGETS = {"epochs": "recipe's epochs", "images": "images", "authors": "authors' epochs"}
-YES = {True: "yes", False: "no"}
-UNKNOWN = "?"  # instead of what this version does not know of a method
-CONDITIONS = {
-    "method": "and where several runs share it, what sets this one apart",
-    "backbone": "the network",
-    "epochs": "of the base session, and of further phases of it",
-    "images": "through the network in the base session, counted in the training loop: all views, fused and "
-    "flipped ones included",
-    "budget": "what decided for how long it was trained",
-    "engine": "initialisation of the network, crops, average of the weights, further augmentation",
-    "passes": "of the network for one test image",
-    "knows future": "whether it must be told the number of classes to come",
-    "keeps pictures": "of old classes",
-    "unlabelled": "whether unlabelled test images move its classifiers",
-    "stores": "what it keeps of each class",
-}
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """What a reader must know of a method to compare it fairly; `values` by the titles in `CONDITIONS`."""
-
-    summary: str  # what the method does
-    values: dict[str, str]
-
-
-def conditions(group: Group) -> Conditions:
-    """Return what a method is told and keeps, what a test image costs, and what it was trained with."""
-    result = group.results[0]
-    values = dict.fromkeys(CONDITIONS, UNKNOWN) | {
-        "method": group.label,
-        "backbone": backbone_of(group) or UNKNOWN,
-        "epochs": str(
-            result.section("training").get("epochs", UNKNOWN) if result.epochs is None else result.epochs
-        ),
-        "images": UNKNOWN if result.images is None else f"{result.images:,}",
-        "budget": BUDGETS[result.budget],
-        "engine": _engine(result),
-        "unlabelled": YES[result.transductive],
-    }
-    kind = methods().get(result.method)
-    if kind is None:
-        return Conditions(UNKNOWN, values)
-    settings, card = _settings(kind, result.section("method")), kind.card
-    if further := kind.further_epochs(settings):
-        values["epochs"] += f" + {further}"
-    values |= {
-        "passes": str(kind.passes(settings)),
-        "knows future": YES[card.knows_future],
-        "keeps pictures": YES[card.keeps_exemplars],
-        "stores": card.stores,
-    }
-    return Conditions(card.summary, values)
-
-
-def _engine(result: Result) -> str:
-    """Return the choices of training that are no method's own, which a comparison gives to all alike."""
-    complete = result.model_copy(update={"recipe": without_seed(result)})
-    model, views, training = (complete.section(name) for name in ("model", "views", "training"))
-    if not {"initialisation", "crop_rule", "average_decay"} <= {*model, *views, *training}:
-        return UNKNOWN
-    pretrained = model["pretrained"] or model["weights"]
-    begins = "pretrained" if pretrained else f"{model['initialisation']} initialisation"
-    average = training["average_decay"]
-    chosen = [begins, f"{views['crop_rule']} crops", f"average {average:g}" if average else "no average"]
-    chosen += ["AutoAugment"] * bool(views["autoaugment"]) + ["Cutout"] * bool(views["cutout"])
-    return ", ".join(chosen)
-
-
-def _settings(kind: type[Method[Any]], given: Mapping[str, Any]) -> MethodSettings:
-    """Read the method's own settings; the defaults where the result is of another version."""
-    try:
-        return kind.Settings.model_validate({k: v for k, v in given.items() if k != "name"})
-    except ValidationError:
-        return kind.Settings()

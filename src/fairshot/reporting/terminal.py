@@ -48,8 +48,8 @@ def side_by_side(results: Sequence[Result], width: int = 80) -> RenderableType:
 
 def conditions_table(results: Sequence[Result]) -> RenderableType:
     """Show under which conditions methods ran: in a line what all share, in a table where they differ."""
+    from fairshot.reporting.conditions import conditions
     from fairshot.reporting.groups import group_results
-    from fairshot.reporting.tables import conditions
 
     rows = [conditions(group).values for group in group_results(results)]
     titles = list(rows[0])

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from fairshot.studies.comparison import Comparison as Comparison
     from fairshot.studies.comparison import compare as compare
     from fairshot.studies.execute import StudyOptions as StudyOptions
+    from fairshot.studies.gate_search import choose_gate as choose_gate
     from fairshot.studies.poisoning import Poisoning as Poisoning
     from fairshot.studies.poisoning import poison as poison
     from fairshot.studies.reproducibility import Verdict as Verdict
     from fairshot.studies.reproducibility import judge as judge
     from fairshot.studies.tradeoff import TradeOff as TradeOff
-    from fairshot.studies.tradeoff import choose_gate as choose_gate
     from fairshot.studies.tuning import Tuning as Tuning
     from fairshot.studies.tuning import tune as tune
     from fairshot.studies.tuning import tune_each as tune_each

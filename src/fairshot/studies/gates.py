@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from fairshot.classifiers.gate import Bias
+from fairshot.classifiers.novel_bias import Bias
 
 POWERS = (0.5, 0.7, 1.0)
 SHRINKAGES = (0.5, 1.0, 2.0, 4.0, 8.0)

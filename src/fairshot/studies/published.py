@@ -8,14 +8,12 @@ from importlib.resources import files
 
 import numpy as np
 import yaml
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
+
+from fairshot.documents import Document
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class PublishedRow(_Strict):
+class PublishedRow(Document, frozen=True):
     """A method on a benchmark: `overall` from session 0, `inc` from session 1, `pinc` where printed."""
 
     method: str
@@ -26,7 +24,7 @@ class PublishedRow(_Strict):
     transductive: bool
     overall: tuple[float, ...]
     inc: tuple[float, ...] | None = None
-    pinc: dict[int, float] = {}
+    pinc: dict[int, float] = Field(default_factory=dict)
     overall_avg: float | None = None
     base_inc: float | None = None
     base_inc_derived: float | None = None  # what overall and inc imply, where the printed ratio disagrees
@@ -54,7 +52,7 @@ class PublishedRow(_Strict):
         return None if self.inc is None else float(np.mean(self.inc))
 
 
-class ComponentsRow(_Strict):
+class ComponentsRow(Document, frozen=True):
     """A line of table 2: the parts of SSS switched on."""
 
     parts: tuple[str, ...]
@@ -62,7 +60,7 @@ class ComponentsRow(_Strict):
     base_inc: float
 
 
-class FeaturesRow(_Strict):
+class FeaturesRow(Document, frozen=True):
     """A line of tables 3 and 11: one decision rule over the two kinds of features."""
 
     decision: str
@@ -73,7 +71,7 @@ class FeaturesRow(_Strict):
     inc_avg: float
 
 
-class Published(_Strict):
+class Published(Document, frozen=True):
     """All that was published."""
 
     rows: tuple[PublishedRow, ...]

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from fairshot.classifiers.dual import DualClassifier, Scores
+from fairshot.classifiers.left_out import left_out_distances, left_out_scores
 from fairshot.models.embedder import Features
 from fairshot.teaching.confidence import Decisions, Trials
 
@@ -36,8 +37,8 @@ def leave_one_out(classifier: DualClassifier, photos: Features, labels: Tensor) 
     """
     if not len(labels):
         return Trials.none()
-    scores = classifier.left_out_scores(photos, labels)
-    distances = classifier.left_out_distances(photos, labels)
+    scores = left_out_scores(classifier, photos, labels)
+    distances = left_out_distances(classifier, photos, labels)
     unknown = _without_own_class(classifier, scores, photos["g"], labels, distances)
     decision = classifier.combine(*scores)
     known = Decisions.of(classifier, decision, photos["g"], distances)

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from fairshot.classifiers.dual import DualClassifier
+from fairshot.classifiers.left_out import few_shot_scores
 from fairshot.models.embedder import Features
 from fairshot.teaching.derived import Layout
 from fairshot.teaching.queries import Stored
@@ -139,6 +140,6 @@ def _answers(classifier: DualClassifier, photos: Features, labels: Tensor) -> Te
     others = [first[:, None] + each for each in following]
     answers = [
         classifier.combine(*scores).scores.argmax(1)
-        for scores in classifier.few_shot_scores(photos, labels, others)
+        for scores in few_shot_scores(classifier, photos, labels, others)
     ]
     return torch.stack(answers) if answers else torch.empty(0, len(labels), dtype=torch.int64)

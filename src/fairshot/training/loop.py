@@ -141,7 +141,7 @@ class Phase:
         highest, step = self.settings.learning_rate, self.state.step
         warmup = min(self.settings.warmup_epochs * self.batches.steps_per_epoch, self.total / 2)
         if step < warmup:
-            return highest * (step + 1) / warmup
+            return highest * min(1, (step + 1) / warmup)  # a warm-up may end within a step
         return highest * (1 + math.cos(math.pi * (step - warmup) / (self.total - warmup))) / 2
 
     def view_size(self, full: int) -> int:

@@ -21,12 +21,10 @@ class AnotherTraining(UserError):
     """A folder holds checkpoints of another network or of a training on other images."""
 
     folder: Path
-
-    def __str__(self) -> str:
-        return (
-            f"{self.folder} holds the training of another network or on other images, with which this one "
-            "cannot go on; remove it, or give another folder"
-        )
+    message = (
+        "{folder} holds the training of another network or on other images, with which this one cannot go "
+        "on; remove it, or give another folder"
+    )
 
 
 class TrainingState:
