@@ -100,6 +100,13 @@ def test_crops_are_large_or_small_and_the_classified_view_is_the_recipes():
     assert areas == [VIEWS.crop_area, (0.9, 1.0), (0.9, 1.0), (0.2, 0.7), (0.2, 0.7)]
 
 
+def test_contrasted_views_are_crops_where_the_classified_one_is_a_whole_picture():
+    padded = VIEWS.model_copy(update={"crop_rule": "padded"})
+    trained = objective()
+    rules = [trained.view_settings(index, padded).crop_rule for index in range(trained.views)]
+    assert rules == ["padded", *["torchvision"] * 4]
+
+
 def scores_of(method: SAVC, pictures: Pictures) -> tuple[torch.Tensor, int]:
     """Return the scores, and how many images the network saw for them."""
     seen = []

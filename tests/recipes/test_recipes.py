@@ -206,6 +206,7 @@ def test_show_prints_the_changed_recipe():
         ("method.sr_width=0", "method.sr_width: "),
         ("model.std=[0]", "model.std.0: "),
         ("model.resize=10", "model.resize: expected at least model.size"),
+        ("training.low_resolution=64", "training: low_resolution is 64; expected less than model.size"),
         ("views.crop_area=[0.9, 0.1]", "views.crop_area: expected two numbers in rising order"),
         ("seed=-1", "seed: "),
     ],

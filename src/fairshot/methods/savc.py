@@ -89,7 +89,10 @@ class FantasyContrast(Objective):
         if index == 0:
             return settings
         area = self.settings.large_area if index < 3 else self.settings.small_area
-        return settings.model_copy(update={"crop_area": area})
+        rule = (
+            "torchvision" if settings.crop_rule == "padded" else settings.crop_rule
+        )  # padded ones are whole
+        return settings.model_copy(update={"crop_area": area, "crop_rule": rule})
 
     def view_size(self, index: int, size: int) -> int:
         """Return fewer pixels for small crops."""

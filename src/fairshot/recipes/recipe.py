@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from fairshot.benchmarks.stream import StreamSettings
 from fairshot.documents import read_yaml_text, write_yaml
@@ -58,6 +58,14 @@ class _Sections(Settings):
     views: ViewSettings = ViewSettings()
     training: TrainingSettings = TrainingSettings()
     method: dict[str, Any]
+
+    @field_validator("training")
+    @classmethod
+    def _low_resolution_is_lower(cls, training: TrainingSettings, info: ValidationInfo) -> TrainingSettings:
+        low, model = training.low_resolution, info.data.get("model")
+        if low and model and low >= model.size:
+            raise ValueError(f"low_resolution is {low}; expected less than model.size, {model.size}")
+        return training
 
 
 @dataclass(frozen=True)
