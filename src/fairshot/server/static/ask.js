@@ -67,11 +67,9 @@ async function answerCard(prediction, image) {
 // "Right", "It is ..." and, where a class is answered, "Teach this" under an answer.
 function feedback({ id, answer, top }, image) {
   const said = make("div", "said");
-  const dismiss = async () => id && call("recent/dismiss", { ids: [id] }).catch(() => {});
   const teachAs = async (name) => {
     const values = { name, dry_run: false };
     if (await change("teach", form("photos", [image], values), ({ sentence }) => sentence)) {
-      await dismiss();
       await ask([image], false); // what does it say now?
     }
   };
@@ -88,7 +86,7 @@ function feedback({ id, answer, top }, image) {
     field.start();
   };
   const right = async () => {
-    await dismiss();
+    if (id) await call("recent/dismiss", { ids: [id] }).catch(() => {});
     said.replaceChildren(make("p", "note", "Good. It is not among the unsure ones any more."));
   };
   const buttons = [button("Right", right, "right"), button("It is …", choose, "correct")];
