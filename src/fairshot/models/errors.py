@@ -49,16 +49,6 @@ class PretrainedWeightsMissing(UserError):
         )
 
 
-class PackagedWeightsMissing(UserError):
-    """The package that holds the weights of a preset is not installed."""
-
-    preset: str
-    package: str
-
-    def __str__(self) -> str:
-        return f"the weights of {self.preset} are in the package {self.package}, which is not installed"
-
-
 class UnusableWeights(PathUnusable):
     """A file of weights that cannot be read."""
 
