@@ -156,8 +156,6 @@ class Service:
         return [task.result() for task in tasks]
 
     def _check_files(self, files: Sequence[Upload]) -> None:
-        if not files:
-            raise Refused(422, "no image was given")
         if len(files) > self.limits.files:
             raise Refused(413, f"{len(files)} images in one request; at most {self.limits.files} are allowed")
         for name, file in files:

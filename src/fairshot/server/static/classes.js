@@ -137,7 +137,7 @@ let opened = null; // the name of the class
 
 const chosenPhotos = () => findAll("#class-photos input:checked").map(({ value }) => Number(value));
 
-export async function openClass(name) {
+async function openClass(name) {
   const info = classes().find((each) => each.name === name);
   if (!info) return;
   opened = name;
