@@ -275,17 +275,21 @@ def test_nothing_covers_or_crushes_a_picture_or_leaves_its_frame(
     visit.end(servers["photos"].url)
 
 
-def test_on_a_phone_a_tiny_picture_is_enlarged_and_what_can_be_chosen_is_in_view(
+def test_on_a_phone_a_tiny_picture_is_enlarged_and_answers_and_choices_are_in_view(
     servers: dict[str, PageServer], browser: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "tiny.png").write_bytes(png(drawings("tiny", 1, 3)[0]))
     visit = Visit.begin(browser, servers["photos"].url)
     page = visit.page
-    page.set_viewport_size({"width": 390, "height": 1600})
+    page.set_viewport_size({"width": 390, "height": 500})
     page.locator("#question input[type=file]").set_input_files(tmp_path / "tiny.png")
     page.locator("#answer .bar").first.wait_for()
     (photo,) = page.evaluate(BOXES, ["#question .preview img"])
     assert photo["width"] == photo["height"] > 200
+    page.wait_for_function(
+        "() => document.querySelector('#answer .feedback').getBoundingClientRect().bottom <= innerHeight + 1"
+    )
+    page.set_viewport_size({"width": 390, "height": 1600})
     visit.open("Classes")
     page.locator(".class").first.click()
     page.locator("#class-photos img").first.wait_for()

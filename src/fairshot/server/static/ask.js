@@ -10,7 +10,7 @@ const MOST_CANDIDATES = 100;
 let asked = 0; // only the answer to the latest question is shown
 let askedImage; // that the answer is about
 
-export const question = new ImageInput(find("#question"), ask, askLive);
+export const question = new ImageInput(find("#question"), askGiven, askLive);
 
 const predict = (image, remember) =>
   call(`predict?top=${MOST_CANDIDATES}&remember=${remember}`, form("images", [image]));
@@ -23,6 +23,12 @@ export async function ask(images, remember = true) {
   if (remember) hush(); // nor is what was done with it
   const shown = await answer(images[0], remember);
   if (current === asked) show("#answer", shown);
+}
+
+// On a phone the answer to a file stands below the window. While somebody draws, nothing moves.
+async function askGiven(images) {
+  await ask(images);
+  find("#answer .feedback")?.scrollIntoView({ block: "nearest" });
 }
 
 document.addEventListener("undone", () => askedImage && ask([askedImage], false)); // what does it say now?
