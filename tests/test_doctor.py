@@ -25,8 +25,8 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
             raise metadata.PackageNotFoundError(name)
         return INSTALLED[name]
 
-    monkeypatch.setattr(doctor.metadata, "version", version)
-    monkeypatch.setattr(doctor.metadata, "requires", lambda name: REQUIRES)
+    monkeypatch.setattr(metadata, "version", version)
+    monkeypatch.setattr(metadata, "requires", lambda name: REQUIRES)
     monkeypatch.setenv("FAIRSHOT_DATA", str(tmp_path / "no data"))
     monkeypatch.setenv("FAIRSHOT_CACHE", str(tmp_path / "pictures"))
     (tmp_path / "pictures").mkdir()
@@ -38,7 +38,7 @@ def test_what_is_missing_is_named_with_its_command(machine: Path) -> None:
     found = doctor.diagnose()
     assert found.packages == {"torch": "2.15.0", "numpy": "2.4"}
     assert found.extras["cluster"].missing == ["ray is missing"]
-    assert found.extras["cluster"].command == "pip install 'fairshot[cluster]'"
+    assert found.extras["cluster"].command == "pip install 'ray>=2.40'"
     assert found.extras["export"].missing == []
     assert found.benchmarks["doodles"] is not None
     assert found.benchmarks["cifar100"] is None
@@ -49,7 +49,7 @@ def test_what_is_missing_is_named_with_its_command(machine: Path) -> None:
     assert shown.exit_code == 0, shown.output
     for text in (
         "fairshot data get cifar100",
-        "pip install 'fairshot[cluster]'",
+        "pip install 'ray>=2.40'",
         "3 MB",
         "export: installed",
     ):

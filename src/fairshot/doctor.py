@@ -6,18 +6,15 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 
 import platformdirs
-from packaging.requirements import Requirement
 from pydantic import BaseModel
 
 from fairshot import benchmarks
 from fairshot.benchmarks.cache import cache_folder
 from fairshot.benchmarks.dataset import data_folder
-
-PACKAGE = "fairshot"
+from fairshot.extras import PACKAGE, install_command, problem_of, requirements, version_of
 
 
 class Extra(BaseModel):
@@ -70,13 +67,13 @@ class Diagnosis(BaseModel):
 def diagnose(root: Path | None = None) -> Diagnosis:
     """Look at this machine; benchmarks are looked for in `root`, or where runs look for them."""
     folder = data_folder(root)
-    needed = [each for each in _requirements() if not _extra(each)]
+    needed = requirements()[""]
     return Diagnosis(
-        version=_version(PACKAGE) or "not installed as a package",
+        version=version_of(PACKAGE) or "not installed as a package",
         python=platform.python_version(),
         platform=platform.platform(),
-        packages={each.name: _version(each.name) or "missing" for each in needed},
-        problems=[problem for each in needed if (problem := _problem(each))],
+        packages={each.name: version_of(each.name) or "missing" for each in needed},
+        problems=[problem for each in needed if (problem := problem_of(each))],
         device=_device(),
         data_folder=folder,
         benchmarks={name: dataset.find(folder) for name, dataset in benchmarks.DATASETS.items()},
@@ -86,47 +83,12 @@ def diagnose(root: Path | None = None) -> Diagnosis:
     )
 
 
-def _requirements() -> list[Requirement]:
-    try:
-        return [Requirement(line) for line in metadata.requires(PACKAGE) or ()]
-    except metadata.PackageNotFoundError:  # run from its source
-        return []
-
-
-def _extra(requirement: Requirement) -> str:
-    """Return the extra that a requirement belongs to, or nothing."""
-    marker = str(requirement.marker or "")
-    return marker.partition('extra == "')[2].partition('"')[0]
-
-
 def _extras() -> dict[str, Extra]:
-    found: dict[str, list[str]] = {}
-    for each in _requirements():
-        if name := _extra(each):
-            missing = found.setdefault(name, [])
-            if problem := _problem(each):
-                missing.append(problem)
     return {
-        name: Extra(missing=missing, command=f"pip install '{PACKAGE}[{name}]'")
-        for name, missing in found.items()
+        name: Extra(missing=list(filter(None, map(problem_of, needed))), command=install_command(name))
+        for name, needed in requirements().items()
+        if name
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _problem(requirement: Requirement) -> str:
-    """Say how a requirement is not met, or nothing."""
-    installed = _version(requirement.name)
-    if installed is None:
-        return f"{requirement.name} is missing"
-    if not requirement.specifier.contains(installed, prereleases=True):
-        return f"{requirement.name} is {installed}, needed is {requirement.specifier}"
-    return ""
 
 
 def _device() -> Device:

@@ -270,14 +270,16 @@ class HeldOutUnfit(UserError):
 
 
 class ExtraMissing(UserError):
-    """Something needs a package that is not installed, because it is needed for nothing else."""
+    """Something needs packages that are not installed, because they are needed for nothing else."""
 
     what: str
-    extra: str  # of fairshot, which brings the package
-    message = (
-        "{what} needs a package that is not installed: make install in a checkout of fairshot, or else pip "
-        "install 'fairshot[{extra}]'"
-    )
+    extra: str  # of fairshot, which has the packages
+
+    def __str__(self) -> str:
+        from fairshot.extras import install_command  # requirements are parsed when something is missing
+
+        needed = f"{self.what} needs the extra {self.extra!r}, which is not installed"
+        return f"{needed}: {install_command(self.extra)}"
 
 
 class NoGPU(UserError):

@@ -38,6 +38,6 @@ def test_paragraphs_of_the_help_break_where_the_terminal_ends(command):
     assert all(line.startswith(("fairshot ", "Example: ")) for line in lines)
 
 
-def test_the_help_names_extras_in_brackets():
+def test_the_help_says_where_the_commands_of_extras_are_told():
     shown = CliRunner().invoke(app, ["run", "--help"], env={"COLUMNS": "200"}).output
-    assert "fairshot[tensorboard]" in shown
+    assert "`fairshot doctor`" in shown

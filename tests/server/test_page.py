@@ -9,8 +9,8 @@ import pytest
 
 from fairshot.teaching import Store
 from support.browsing import BASE, PageServer, Visit, draw_ring, photo_files, ring
-from support.servers import serving
-from support.stores import make_store
+from support.servers import png, serving
+from support.stores import drawings, make_store
 
 
 def test_a_person_draws_teaches_asks_and_undoes(servers: dict[str, PageServer], browser: Any) -> None:
@@ -89,7 +89,8 @@ def test_a_person_uploads_photos_and_names_are_only_text(
     visit.shows("#answer .warning", "broken.png: this file cannot be read as an image")
     visit.open("Teach")
     page.locator("#teach .undo").click()
-    visit.shows("#report", "Undone: teach")
+    visit.shows("#toast", "Undone: teach")
+    visit.shows("#report", "appears here")
     page.locator("#name").fill("../../etc")
     page.locator("#examples input[type=file]").set_input_files(paths[:2])
     page.locator("#examples .thumbnail").nth(1).wait_for()
@@ -154,7 +155,7 @@ def test_a_person_changes_classes_on_their_cards(
     undone = ("forget cow", "merge yak into bee", "drop 1 photo of yak", "rename gnu to yak", "teach gnu, 4")
     for each in undone:
         page.locator("#history .undo").click()
-        visit.shows("#undone", f"Undone: {each}")
+        visit.shows("#toast", f"Undone: {each}")
     visit.end(served.url)
 
 
@@ -271,6 +272,38 @@ def test_nothing_covers_or_crushes_a_picture_or_leaves_its_frame(
     (card,) = page.evaluate(BOXES, ["#balance .card"])
     assert all(each["right"] <= card["right"] for each in page.evaluate(BOXES, ["#balance .row *"]))
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    visit.end(servers["photos"].url)
+
+
+def test_on_a_phone_a_tiny_picture_is_enlarged_and_answers_and_choices_are_in_view(
+    servers: dict[str, PageServer], browser: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "tiny.png").write_bytes(png(drawings("tiny", 1, 3)[0]))
+    visit = Visit.begin(browser, servers["photos"].url)
+    page = visit.page
+    page.set_viewport_size({"width": 390, "height": 500})
+    page.locator("#question input[type=file]").set_input_files(tmp_path / "tiny.png")
+    page.locator("#answer .bar").first.wait_for()
+    (photo,) = page.evaluate(BOXES, ["#question .preview img"])
+    assert photo["width"] == photo["height"] > 200
+    page.wait_for_function(
+        "() => document.querySelector('#answer .feedback').getBoundingClientRect().bottom <= innerHeight + 1"
+    )
+    page.set_viewport_size({"width": 390, "height": 1600})
+    visit.open("Classes")
+    page.locator(".class").first.click()
+    page.locator("#class-photos img").first.wait_for()
+    page.locator("#merge").click()
+    dialog, field = (page.locator(each).bounding_box() for each in ("#class-dialog", "#class-chooser input"))
+    height = int(field["y"] - dialog["y"]) + 52  # a window in which the field is the last of the card
+    page.set_viewport_size({"width": 390, "height": height})
+    page.locator("#merge").click()
+    page.locator("#class-chooser .option").first.wait_for()
+    dialog, options = page.locator("#class-dialog").bounding_box(), page.evaluate(BOXES, [".option"])
+    assert len(options) == 2
+    assert all(each["bottom"] <= dialog["y"] + dialog["height"] <= height for each in options)
+    (name, rename) = page.evaluate(BOXES, ["#new-name", "#rename"])
+    assert name["top"] == rename["top"]  # both in one line
     visit.end(servers["photos"].url)
 
 

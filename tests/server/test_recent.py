@@ -91,6 +91,9 @@ def test_they_are_ordered_by_doubt_and_taught_as_their_files_would_be(store: Sto
         with make_store(tmp_path / "fresh") as fresh:
             fresh.teach("yak", drawings("yak", 3))
             assert store.digest() == fresh.digest()
+        client.post("/api/undo").raise_for_status()
+        assert len(client.get("/api/recent").json()) == 5  # they have no class again
+        client.post("/api/recent/teach", json=named).raise_for_status()
         left = client.get("/api/recent").json()
         assert sorted(each["id"] for each in left) == sorted(each["id"] for each in asked[3:])
         assert {each["prediction"]["top"][0]["name"] for each in left} <= {"ant", "bee", "cow", "yak"}

@@ -17,7 +17,7 @@ from support.commands import fairshot
 
 SPECIES = ["017.Cardinal", "073.Blue_Jay", "046.Gadwall", "106.Horned_Puffin"]
 pytestmark = pytest.mark.skipif(
-    find_spec(str(PRESETS[DEFAULT_PRESET].package)) is None, reason="fairshot[photos] is not installed"
+    find_spec(str(PRESETS[DEFAULT_PRESET].package)) is None, reason="the extra photos is not installed"
 )
 
 

@@ -36,7 +36,7 @@ from fairshot.teaching.network import Photo
 
 WIDTH, NAMES = 1280, ("ant", "bee", "cow", "dog")
 pytestmark = pytest.mark.skipif(
-    find_spec(str(PRESETS[DEFAULT_PRESET].package)) is None, reason="fairshot[photos] is not installed"
+    find_spec(str(PRESETS[DEFAULT_PRESET].package)) is None, reason="the extra photos is not installed"
 )
 
 

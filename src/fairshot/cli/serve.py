@@ -12,6 +12,7 @@ from fairshot import teaching
 from fairshot.cli.console import say
 from fairshot.cli.stores import StoreFolder
 from fairshot.errors import ExtraMissing
+from fairshot.server.limits import Limits
 
 TOKEN_VARIABLE = "FAIRSHOT_TOKEN"  # noqa: S105 - the name of a variable, no token
 
@@ -25,7 +26,7 @@ def serve_command(
     keep_asked: Annotated[
         int,
         typer.Option(min=0, max=1000, help="Pictures asked lately that stay in memory, to be labelled."),
-    ] = 200,
+    ] = Limits.recent_pictures,
 ) -> None:
     """Serve a store: a web page, and a REST API described at /docs.
 

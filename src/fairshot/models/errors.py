@@ -45,14 +45,6 @@ class PretrainedWeightsMissing(UserError):
     )
 
 
-class PackagedWeightsMissing(UserError):
-    """The package that holds the weights of a preset is not installed."""
-
-    preset: str
-    package: str
-    message = "the weights of {preset} are in the package {package}, which is not installed"
-
-
 class UnusableWeights(PathUnusable):
     """A file of weights that cannot be read."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 HALF = (0.5, 0.5, 0.5)
+EXTRA = "photos"  # of fairshot, which has the packages of weights
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor, nn
 
-from fairshot.errors import CannotWrite, UserError
-from fairshot.models.errors import PackagedWeightsMissing, UnusableWeights, WeightsDoNotFit
-from fairshot.models.presets import PRESETS, Preset
+from fairshot.errors import CannotWrite, ExtraMissing, UserError
+from fairshot.models.errors import UnusableWeights, WeightsDoNotFit
+from fairshot.models.presets import EXTRA, PRESETS, Preset
 from fairshot.tensor_files import read_tensors, write_tensors
 
 Tensors = dict[str, Tensor]
@@ -112,7 +112,7 @@ def packaged_weights(preset: Preset, folder: Path | None = None) -> Tensors:
             return read_tensors(cached)
     found = find_spec(preset.package)
     if found is None or not found.submodule_search_locations:
-        raise PackagedWeightsMissing(preset.name, preset.package)
+        raise ExtraMissing(f"the network {preset.name}", EXTRA)
     published = read_weights(Path(found.submodule_search_locations[0]) / preset.file, preset.sha256)
     tensors = _with_names_of_timm(published, preset.backbone)
     with suppress(CannotWrite):  # a read-only folder or a full disk: they are converted each time

@@ -129,7 +129,7 @@ def _add_recent(api: APIRouter, service: Service) -> None:
         limit: Annotated[int, Query(ge=1, le=MOST_UNSURE)] = 50,
         top: Annotated[int, Query(ge=1, le=MOST_CANDIDATES)] = 3,
     ) -> list[UnsureResponse]:
-        """List pictures asked lately, the most doubtful first, answered as the store is now."""
+        """List pictures asked lately, but for taught ones, the most doubtful first, answered as of now."""
         found = await service.unsure(limit, top)
         return await service.read(lambda: [UnsureResponse.of(each) for each in found])
 

@@ -18,15 +18,22 @@ from fairshot.server.errors import Refused
 from fairshot.teaching.photos import thumbnail
 from fairshot.teaching.store import Prediction, Store
 
+ID_LENGTH = 32  # hexadecimal digits of the fingerprint of a picture
+
 
 @dataclass(frozen=True, eq=False)
 class AskedPicture:
     """A picture that was asked, and its features, by which it can be answered again."""
 
-    id: str
+    sha256: bytes  # its fingerprint
     picture: Bytes
     features: Features  # (1, V, d) each
     at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    @cached_property
+    def id(self) -> str:
+        """The name it has in requests and responses."""
+        return self.sha256.hex()[:ID_LENGTH]
 
     @cached_property
     def thumbnail(self) -> bytes:
@@ -84,7 +91,11 @@ class RecentPictures:
 
 
 def by_doubt(store: Store, pictures: Sequence[AskedPicture], top: int) -> list[Unsure]:
-    """Answer for pictures as the store is now, the most doubtful first; none while it knows no class."""
+    """Answer for pictures as the store is now, the most doubtful first; none while it knows no class.
+
+    Pictures that belong to a class are left out for as long as they do: an undo brings them back.
+    """
+    pictures = [each for each in pictures if store.class_of_photo(each.sha256) is None]
     if not pictures or not store.snapshot().rows:
         return []
     features = {kind: torch.cat([each.features[kind] for each in pictures]) for kind in ("g", "g_tilde")}

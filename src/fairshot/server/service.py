@@ -34,7 +34,6 @@ from fairshot.teaching.teach_report import TeachReport
 
 T = TypeVar("T")
 MOST_CANDIDATES = 100
-ID_LENGTH = 32  # hexadecimal digits of the fingerprint of a picture
 
 
 class Upload(NamedTuple):
@@ -48,7 +47,7 @@ class Answered(NamedTuple):
     """The answer for a picture, and by what it can be answered again."""
 
     prediction: Prediction
-    id: str  # of the picture, by its pixels
+    sha256: bytes  # fingerprint of the picture
     features: Features
 
 
@@ -84,10 +83,11 @@ class Service:
         ranks = itertools.count()
 
         async def ask(picture: Bytes) -> tuple[Prediction, str | None]:
-            prediction, picture_id, features = await self._batcher.submit(picture, next(ranks))
+            prediction, sha256, features = await self._batcher.submit(picture, next(ranks))
+            asked = AskedPicture(sha256, picture, features)
             if remember:
-                self._recent.add(AskedPicture(picture_id, picture, features))
-            kept = picture_id if picture_id in self._recent else None
+                self._recent.add(asked)
+            kept = asked.id if asked.id in self._recent else None
             return replace(prediction, top=prediction.top[:top]), kept
 
         return await self._each_picture(files, ask, self._pictures_per_request)
@@ -102,13 +102,10 @@ class Service:
         self._recent.remove(ids)
 
     async def teach_recent(self, name: str, ids: Sequence[str], dry_run: bool = False) -> TeachReport:
-        """Teach a class from pictures asked lately, which are not unsure any more then."""
+        """Teach a class from pictures asked lately."""
         name = checked_name(name)
         embedded = [await self._embed(each.picture) for each in self._recent.take(ids)]
-        report = await self._teach(name, embedded, dry_run)
-        if not dry_run:
-            self._recent.remove(ids)
-        return report
+        return await self._teach(name, embedded, dry_run)
 
     async def learning_curves(self) -> list[ClassCurve]:
         """Return the accuracy of taught classes by their photos, computed once per state of the store.
@@ -159,8 +156,6 @@ class Service:
         return [task.result() for task in tasks]
 
     def _check_files(self, files: Sequence[Upload]) -> None:
-        if not files:
-            raise Refused(422, "no image was given")
         if len(files) > self.limits.files:
             raise Refused(413, f"{len(files)} images in one request; at most {self.limits.files} are allowed")
         for name, file in files:
@@ -200,8 +195,7 @@ class Service:
         features = self.store.network.embed(Pictures.from_list(pictures))
         predictions = self.store.predict(features, MOST_CANDIDATES)
         each = [{kind: rows[[i]] for kind, rows in features.items()} for i in range(len(pictures))]
-        ids = [fingerprint(picture).hex()[:ID_LENGTH] for picture in pictures]
-        return [Answered(*found) for found in zip(predictions, ids, each, strict=True)]
+        return [Answered(*found) for found in zip(predictions, map(fingerprint, pictures), each, strict=True)]
 
 
 def _close(stack: ExitStack, _: object) -> None:

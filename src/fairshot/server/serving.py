@@ -197,11 +197,6 @@ def build_server(
     return BoundedShutdown(config)
 
 
-def serve(
-    store: Store,
-    listener: socket.socket,
-    token: str | None,
-    recent_pictures: int = Limits.recent_pictures,
-) -> None:
+def serve(store: Store, listener: socket.socket, token: str | None, recent_pictures: int) -> None:
     """Serve a store until interrupted."""
     build_server(store, token, recent_pictures).run(sockets=[listener])

@@ -7,19 +7,18 @@ compared, and how sure an answer is there (data/BACKGROUND.md says what they wer
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import resources
-from typing import Any
+from pathlib import Path
 
 import torch
 from pydantic import BaseModel, ConfigDict
-from safetensors.torch import load
 from torch import Tensor
 
 from fairshot.classifiers.whitening import Whitening, WithinClassCovariance
 from fairshot.teaching.base_classifier import PhotoSpace
 from fairshot.teaching.confidence import Prior
+from fairshot.tensor_files import read_tensors
 
-_FOLDER = resources.files("fairshot.teaching") / "data"
+_FOLDER = Path(__file__).parent / "data"
 
 
 class BackgroundSettings(BaseModel):
@@ -80,9 +79,8 @@ def background_of(preset: str) -> Background | None:
     path = _FOLDER / f"{preset}.safetensors"
     if not path.is_file():
         return None
-    tensors: dict[str, Any] = load(path.read_bytes())
     settings = BackgroundSettings.model_validate_json((_FOLDER / f"{preset}.json").read_text())
-    return Background(settings, **tensors)
+    return Background(settings, **read_tensors(path))
 
 
 def within_variance(covariance: WithinClassCovariance, shrinkage: float) -> float:

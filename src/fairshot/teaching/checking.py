@@ -56,8 +56,8 @@ _EMPTY = """
 SELECT name FROM classes WHERE name IS NOT NULL AND id NOT IN (SELECT class FROM base)
 AND id NOT IN (SELECT class FROM images WHERE class IS NOT NULL)
 """
-TABLES = {subject: table for subject, (table, _, key) in RECORDED.items() if key == "id"}
-IDS = (*TABLES.values(), "events")
+TABLE_OF = {subject: table for subject, (table, _, key) in RECORDED.items() if key == "id"}
+IDS = (*TABLE_OF.values(), "events")
 LARGEST_ID = 2**40  # after the largest of all, SQLite has none for the next event
 
 
@@ -146,7 +146,7 @@ def _check_changes(connection: sqlite3.Connection) -> None:
     """Check what an undo would write."""
     ids = {
         subject: {row[0] for row in connection.execute(f"SELECT id FROM {table}")}  # noqa: S608 - our names
-        for subject, table in TABLES.items()
+        for subject, table in TABLE_OF.items()
     }
     for subject, key, *values in connection.execute("SELECT subject, key, before, after FROM changes"):
         for value in values:

@@ -10,6 +10,7 @@ from fairshot.benchmarks.images import image_files
 from fairshot.errors import UserError
 from fairshot.progress import SILENT, Advance, Reporter
 from fairshot.teaching.errors import NoClassFolders, UnreadablePhotos
+from fairshot.teaching.event_log import counted_photos
 from fairshot.teaching.names import checked_name
 from fairshot.teaching.network import Photo
 from fairshot.teaching.photos import fingerprint
@@ -31,8 +32,10 @@ class FolderReport:
         taught = [report for report in self.reports if report.photos]
         photos, known = (sum(getattr(each, kind) for each in self.reports) for kind in ("photos", "known"))
         new = sum(report.created for report in taught)
-        told = f"{len(taught)} class{'' if len(taught) == 1 else 'es'} ({new} new), {photos:,} photos"
-        return f"{told}; {known:,} more photos were known already" if known else told
+        told = f"{len(taught)} class{'' if len(taught) == 1 else 'es'} ({new} new), {counted_photos(photos)}"
+        if not known:
+            return told
+        return f"{told}; {known:,} more photo{' was' if known == 1 else 's were'} known already"
 
 
 def class_folders(folder: Path) -> dict[str, list[Path]]:

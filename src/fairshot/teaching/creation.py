@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,12 +41,8 @@ def write_base(folder: Path, spec: StoreSpec, reporter: Reporter) -> None:
     """Write a store that knows the base classes."""
     spec.network.write(folder / EMBEDDER)
     write_classifier(folder / CLASSIFIER, spec.classifier)
-    connection = create(folder / DATABASE)
-    try:
-        with transaction(connection):
-            _fill(connection, spec, reporter)
-    finally:
-        connection.close()
+    with closing(create(folder / DATABASE)) as connection, transaction(connection):
+        _fill(connection, spec, reporter)
 
 
 def _fill(connection: sqlite3.Connection, spec: StoreSpec, reporter: Reporter) -> None:

@@ -53,11 +53,11 @@ class Event:
                 undone = Event(detail["event"], self.at, detail["kind"], detail, True)
                 return f"undo of {undone.id}: {undone.sentence()}"
             case "teach":
-                return f"teach {detail['name']}, {_photos(detail)}"
+                return f"teach {detail['name']}, {counted_photos(detail['photos'])}"
             case "drop":
-                return f"drop {_photos(detail)} of {detail['name']}"
+                return f"drop {counted_photos(detail['photos'])} of {detail['name']}"
             case "move":
-                return f"move {_photos(detail)} of {detail['name']} to {detail['into']}"
+                return f"move {counted_photos(detail['photos'])} of {detail['name']} to {detail['into']}"
             case "new":
                 sources = {"run": "from the run", "backbone": "on the backbone", "base": "with the images of"}
                 told = [f"{words} {detail[key]}" for key, words in sources.items() if key in detail]
@@ -70,12 +70,12 @@ class Event:
                 return f"rename {detail['name']} to {detail['to']}"
             case "merge":
                 return f"merge {detail['name']} into {detail['into']}"
-        about = detail["name"] if "name" in detail else ", ".join(f"{k} {v}" for k, v in detail.items())
-        return f"{self.kind} {about}"
+        return f"{self.kind} {detail['name']}"
 
 
-def _photos(detail: dict[str, Any]) -> str:
-    return f"{detail['photos']} {'photos' if detail['photos'] > 1 else 'photo'}"
+def counted_photos(count: int) -> str:
+    """Return a number of photos in words."""
+    return f"{count:,} {'photo' if count == 1 else 'photos'}"
 
 
 @dataclass

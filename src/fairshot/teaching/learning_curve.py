@@ -26,6 +26,7 @@ from fairshot.classifiers.dual import DualClassifier
 from fairshot.classifiers.left_out import few_shot_scores
 from fairshot.models.embedder import Features
 from fairshot.teaching.derived import Layout
+from fairshot.teaching.event_log import counted_photos
 from fairshot.teaching.queries import Stored
 from fairshot.teaching.snapshot import Snapshot, labels_of
 
@@ -62,8 +63,7 @@ class ClassCurve:
         """Tell in one sentence what helps this class."""
         if self.photos < 2:
             return f"One photo cannot be judged; give about {FEW - 1} more."
-        shots = len(self.accuracy)
-        right = f"{self.accuracy[-1]:.0%} right when taught from {shots} {'photos' if shots > 1 else 'photo'}"
+        right = f"{self.accuracy[-1]:.0%} right when taught from {counted_photos(len(self.accuracy))}"
         wrong = f", else mostly {self.mistaken[0][0]}" if self.mistaken else ""
         match self.verdict:
             case "enough":

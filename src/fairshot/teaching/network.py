@@ -179,11 +179,7 @@ def read_tensors(path: Path, header: type[Header], what: str) -> tuple[dict[str,
     except FileNotFoundError:
         raise PathUnusable(path, "is missing: this is not a store, or a part of it was removed") from None
     except (SafetensorError, KeyError, ValidationError, OSError, UnicodeError) as problem:
-        raise PathUnusable(
-            path,
-            f"is not {what}, or it is damaged ({problem}); bring the store back from an archive or "
-            "another copy of it, or make it again",
-        ) from None
+        raise StoreDamaged(path, f"it is not {what}: {problem}") from None
 
 
 @contextmanager

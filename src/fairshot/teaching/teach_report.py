@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fairshot.classifiers.similarity import similarity
 from fairshot.models.embedder import Features
+from fairshot.teaching.event_log import counted_photos
 from fairshot.teaching.network import Photo, stacked
 from fairshot.teaching.queries import Stored
 from fairshot.teaching.snapshot import Snapshot
@@ -66,8 +67,9 @@ class TeachReport:
     def sentence(self) -> str:
         """Tell it in one line."""
         if not self.photos:
-            return f"{self.name}: all {self.known} photos were known already; nothing changed"
-        told = f"{self.name}: {self.photos} {'photos' if self.photos > 1 else 'photo'}"
+            known = "the photo was" if self.known == 1 else f"all {self.known} photos were"
+            return f"{self.name}: {known} known already; nothing changed"
+        told = f"{self.name}: {counted_photos(self.photos)}"
         if self.known:
             told += f" ({self.known} more were known already)"
         if self.closest:

@@ -10,7 +10,7 @@ const MOST_CANDIDATES = 100;
 let asked = 0; // only the answer to the latest question is shown
 let askedImage; // that the answer is about
 
-export const question = new ImageInput(find("#question"), ask, askLive);
+export const question = new ImageInput(find("#question"), askGiven, askLive);
 
 const predict = (image, remember) =>
   call(`predict?top=${MOST_CANDIDATES}&remember=${remember}`, form("images", [image]));
@@ -23,6 +23,12 @@ export async function ask(images, remember = true) {
   if (remember) hush(); // nor is what was done with it
   const shown = await answer(images[0], remember);
   if (current === asked) show("#answer", shown);
+}
+
+// On a phone the answer to a file stands below the window. While somebody draws, nothing moves.
+async function askGiven(images) {
+  await ask(images);
+  find("#answer .feedback")?.scrollIntoView({ block: "nearest" });
 }
 
 document.addEventListener("undone", () => askedImage && ask([askedImage], false)); // what does it say now?
@@ -67,11 +73,9 @@ async function answerCard(prediction, image) {
 // "Right", "It is ..." and, where a class is answered, "Teach this" under an answer.
 function feedback({ id, answer, top }, image) {
   const said = make("div", "said");
-  const dismiss = async () => id && call("recent/dismiss", { ids: [id] }).catch(() => {});
   const teachAs = async (name) => {
     const values = { name, dry_run: false };
     if (await change("teach", form("photos", [image], values), ({ sentence }) => sentence)) {
-      await dismiss();
       await ask([image], false); // what does it say now?
     }
   };
@@ -88,7 +92,7 @@ function feedback({ id, answer, top }, image) {
     field.start();
   };
   const right = async () => {
-    await dismiss();
+    if (id) await call("recent/dismiss", { ids: [id] }).catch(() => {});
     said.replaceChildren(make("p", "note", "Good. It is not among the unsure ones any more."));
   };
   const buttons = [button("Right", right, "right"), button("It is …", choose, "correct")];

@@ -49,7 +49,11 @@ export function chooser({ text, names, chosen, isNew = true }) {
     event.preventDefault();
   });
   refresh();
-  return Object.assign(make("div", "chooser", input, list), { start: () => input.focus() });
+  const start = () => {
+    input.focus();
+    list.scrollIntoView({ block: "nearest" }); // on a phone it may begin below the window
+  };
+  return Object.assign(make("div", "chooser", input, list), { start });
 }
 
 function option(name, isNew, id) {

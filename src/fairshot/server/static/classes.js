@@ -77,7 +77,7 @@ export async function showCurves() {
   else if (!wanting.length) card.append(make("p", "", "All taught classes have enough photos."));
   else {
     const some = wanting.slice(0, 3).map(({ name }) => name).join(", ");
-    card.append(make("p", "", `Next, give photos of: ${some}${wanting.length > 3 ? " …" : ""}`));
+    card.append(make("p", "", `Next, give photos of: ${some}${wanting.length > 3 ? "\u00a0…" : ""}`));
   }
   card.append(...found.slice(0, SHOWN_CURVES).map(curveRow));
   if (found.length > SHOWN_CURVES) card.append(make("p", "note", `and ${found.length - SHOWN_CURVES} more, on their cards`));
@@ -137,7 +137,7 @@ let opened = null; // the name of the class
 
 const chosenPhotos = () => findAll("#class-photos input:checked").map(({ value }) => Number(value));
 
-export async function openClass(name) {
+async function openClass(name) {
   const info = classes().find((each) => each.name === name);
   if (!info) return;
   opened = name;

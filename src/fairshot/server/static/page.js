@@ -1,9 +1,9 @@
 // The page of a store: its tabs, and what is read again after each change.
 import { call, find, findAll, forgetThumbnails, make, moment, notice, onClick, show, warning } from "./dom.js";
 import { ask, question } from "./ask.js";
-import { examples, undo } from "./teach.js";
+import { examples } from "./teach.js";
 import { balanceCard, showClasses, showCurves } from "./classes.js";
-import { hush, setClasses } from "./state.js";
+import { hush, setClasses, undo } from "./state.js";
 import { showUnsure } from "./unsure.js";
 
 const SHOWN_EVENTS = 50;
@@ -97,7 +97,7 @@ document.addEventListener("drop", (event) => {
 });
 
 document.addEventListener("changed", refresh);
-onClick(find("#history .undo"), () => undo("#undone"));
+onClick(find("#history .undo"), undo);
 notice("#answer", "The answer appears here.");
 openTab(find(document.body.dataset.empty ? "#tab-teach" : "#tab-ask"));
 refresh();

@@ -18,12 +18,6 @@ export function tellChange() {
   document.dispatchEvent(new Event("changed"));
 }
 
-// What was answered before may be another answer now.
-export function tellUndone() {
-  tellChange();
-  document.dispatchEvent(new Event("undone"));
-}
-
 export const hush = () => (find("#toast").hidden = true);
 
 // Say something at the bottom of the page, or of the dialog that is open over it.
@@ -36,15 +30,17 @@ function toast(...children) {
 
 // Say what was done, with a button that takes it back.
 export function say(text, warnings = []) {
-  toast(make("span", "", text), ...warnings.map((each) => make("p", "", each)), button("Undo", undoHere));
+  toast(make("span", "", text), ...warnings.map((each) => make("p", "", each)), button("Undo", undo));
 }
 
 export const sayProblem = (error) => toast(make("span", "", error.message));
 
-async function undoHere() {
+// Take back the last change, whatever it was, and say so.
+export async function undo() {
   try {
     const { sentence } = await call("undo", {});
-    tellUndone();
+    tellChange();
+    document.dispatchEvent(new Event("undone")); // what was answered before may be another answer now
     toast(make("span", "", `Undone: ${sentence}`));
   } catch (error) {
     sayProblem(error);

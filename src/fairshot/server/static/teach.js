@@ -1,9 +1,11 @@
 // Teach: a name, examples, and a report of what the class does to others.
 import { attempt, call, find, form, label, make, notice, number, onClick, pictures, thumbnails, warning } from "./dom.js";
 import { ImageInput } from "./images.js";
-import { tellChange, tellUndone } from "./state.js";
+import { tellChange, undo } from "./state.js";
 
 export const examples = new ImageInput(find("#examples"), () => {});
+
+const beginReport = () => notice("#report", "What the class does to others appears here.");
 
 async function teach(dryRun) {
   const { images } = examples;
@@ -34,13 +36,8 @@ async function reportCard(report) {
   return card;
 }
 
-// Take back the last change, whatever it was, and say so.
-export async function undo(where) {
-  const undone = async () => make("div", "card", `Undone: ${(await call("undo", {})).sentence}`);
-  if (await attempt(where, undone)) tellUndone();
-}
-
 onClick(find("#dry-run"), () => teach(true));
 onClick(find("#teach-class"), () => teach(false));
-onClick(find("#teach .undo"), () => undo("#report"));
-notice("#report", "What the class does to others appears here.");
+onClick(find("#teach .undo"), undo);
+document.addEventListener("undone", beginReport); // what it says may not hold any more
+beginReport();
