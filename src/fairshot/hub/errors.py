@@ -11,9 +11,7 @@ class NothingToPush(UserError):
     """A folder is neither a finished run nor a store."""
 
     folder: Path
-
-    def __str__(self) -> str:
-        return f"{self.folder} is neither a finished run (it has no result.json) nor a store"
+    message = "{folder} is neither a finished run (it has no result.json) nor a store"
 
 
 class HubUnreachable(UserError):
@@ -21,9 +19,7 @@ class HubUnreachable(UserError):
 
     endpoint: str
     reason: str
-
-    def __str__(self) -> str:
-        return f"{self.endpoint} does not answer ({self.reason}); try again later"
+    message = "{endpoint} does not answer ({reason}); try again later"
 
 
 class HubRefused(UserError):
@@ -44,12 +40,9 @@ class RepoMissing(UserError):
 
     repo: str
     endpoint: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.endpoint} has no repository {self.repo}, or it is private: then log in (hf auth login), "
-            "or set HF_TOKEN"
-        )
+    message = (
+        "{endpoint} has no repository {repo}, or it is private: then log in (hf auth login), or set HF_TOKEN"
+    )
 
 
 class BadRepoName(UserError):
@@ -57,9 +50,7 @@ class BadRepoName(UserError):
 
     repo: str
     reason: str
-
-    def __str__(self) -> str:
-        return f"{self.repo!r} is no name of a repository; expected OWNER/NAME ({self.reason})"
+    message = "{repo!r} is no name of a repository; expected OWNER/NAME ({reason})"
 
 
 class NotFromFairshot(UserError):
@@ -67,9 +58,7 @@ class NotFromFairshot(UserError):
 
     repo: str
     missing: str
-
-    def __str__(self) -> str:
-        return f"{self.repo} holds no run and no store of fairshot: it has no {self.missing}"
+    message = "{repo} holds no run and no store of fairshot: it has no {missing}"
 
 
 class DownloadDamaged(UserError):
@@ -78,8 +67,4 @@ class DownloadDamaged(UserError):
     repo: str
     file: str
     problem: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.file} of {self.repo} {self.problem}; nothing was kept; try again, or ask for a new push"
-        )
+    message = "{file} of {repo} {problem}; nothing was kept; try again, or ask for a new push"

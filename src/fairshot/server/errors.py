@@ -27,6 +27,4 @@ class AddressUnavailable(UserError):
     host: str
     port: int
     reason: str | None
-
-    def __str__(self) -> str:
-        return f"{self.host} port {self.port} cannot be opened ({self.reason})"
+    message = "{host} port {port} cannot be opened ({reason})"

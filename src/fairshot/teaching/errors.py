@@ -12,18 +12,14 @@ class NotAStore(UserError):
     """A folder that holds no store."""
 
     folder: Path
-
-    def __str__(self) -> str:
-        return f"{self.folder} is not a store; make one first"
+    message = "{folder} is not a store; make one first"
 
 
 class FolderExists(UserError):
     """A new folder was to be made where something is already."""
 
     folder: Path
-
-    def __str__(self) -> str:
-        return f"{self.folder} exists already; give the name of a new folder"
+    message = "{folder} exists already; give the name of a new folder"
 
 
 class ForeignDatabase(UserError):
@@ -31,9 +27,7 @@ class ForeignDatabase(UserError):
 
     path: Path
     reason: str
-
-    def __str__(self) -> str:
-        return f"{self.path} is not the database of a store: {self.reason}"
+    message = "{path} is not the database of a store: {reason}"
 
 
 class StoreDamaged(UserError):
@@ -41,24 +35,20 @@ class StoreDamaged(UserError):
 
     path: Path
     problem: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.path} is damaged ({self.problem}); bring the store back from an archive or another copy "
-            "of it, or make it again"
-        )
+    message = (
+        "{path} is damaged ({problem}); bring the store back from an archive or another copy of it, or make "
+        "it again"
+    )
 
 
 class LogDamaged(UserError):
     """The last changes of a store, which a killed process left in a file of their own, are damaged."""
 
     path: Path
-
-    def __str__(self) -> str:
-        return (
-            f"{self.path} is damaged, and with it the last changes of the store; bring the store back from "
-            "an archive or another copy of it, or remove this file to go on without these changes"
-        )
+    message = (
+        "{path} is damaged, and with it the last changes of the store; bring the store back from an archive "
+        "or another copy of it, or remove this file to go on without these changes"
+    )
 
 
 class ArchiveRefused(UserError):
@@ -66,16 +56,13 @@ class ArchiveRefused(UserError):
 
     archive: Path
     reason: str
-
-    def __str__(self) -> str:
-        return f"{self.archive} cannot be imported: {self.reason}"
+    message = "{archive} cannot be imported: {reason}"
 
 
 class NoClasses(UserError):
     """A store without classes was asked something."""
 
-    def __str__(self) -> str:
-        return "the store knows no class yet; teach it one first"
+    message = "the store knows no class yet; teach it one first"
 
 
 class BadName(UserError):
@@ -91,20 +78,17 @@ class BadName(UserError):
 class NothingToUndo(UserError):
     """No change of a store is left that could be undone."""
 
-    def __str__(self) -> str:
-        return "there is nothing to undo: the store is as it was made"
+    message = "there is nothing to undo: the store is as it was made"
 
 
 class PhotoHasClass(UserError):
     """A photo was to be taught that is stored as another class."""
 
     owner: str
-
-    def __str__(self) -> str:
-        return (
-            f"one of the photos is stored as {self.owner!r} already, and a photo has one class; leave it "
-            f"out, or move it, or merge or forget {self.owner!r} first"
-        )
+    message = (
+        "one of the photos is stored as {owner!r} already, and a photo has one class; leave it out, or move "
+        "it, or merge or forget {owner!r} first"
+    )
 
 
 class UnknownClass(UserError):
@@ -138,9 +122,7 @@ class ClassExists(UserError):
 
     name: str
     new_name: str
-
-    def __str__(self) -> str:
-        return f"there is a class {self.new_name!r} already; to put both together, merge them"
+    message = "there is a class {new_name!r} already; to put both together, merge them"
 
 
 class UnreadablePhotos(UserError):
@@ -179,9 +161,7 @@ class ExportRefused(UserError):
 
     export: Path
     reason: str
-
-    def __str__(self) -> str:
-        return f"{self.export}: no photo can be imported: {self.reason}"
+    message = "{export}: no photo can be imported: {reason}"
 
 
 class TooFewHeldOut(UserError):
@@ -189,12 +169,10 @@ class TooFewHeldOut(UserError):
 
     found: int
     expected: int
-
-    def __str__(self) -> str:
-        return (
-            f"half of the images holds {self.found} of classes that the store knows; at least "
-            f"{self.expected} are needed to choose confidence and threshold, and as many to measure on"
-        )
+    message = (
+        "half of the images holds {found} of classes that the store knows; at least {expected} are needed to "
+        "choose confidence and threshold, and as many to measure on"
+    )
 
 
 class UnsupportedRun(UserError):
@@ -203,18 +181,14 @@ class UnsupportedRun(UserError):
     run: Path
     method: str
     reason: str
-
-    def __str__(self) -> str:
-        return f"{self.run} is a run of {self.method}; {self.reason}"
+    message = "{run} is a run of {method}; {reason}"
 
 
 class RunWithoutWeights(UserError):
     """A run that kept no weights."""
 
     path: Path
-
-    def __str__(self) -> str:
-        return f"{self.path} is missing: the run kept no weights; run it again from the beginning"
+    message = "{path} is missing: the run kept no weights; run it again from the beginning"
 
 
 class RunImagesMissing(UserError):
@@ -230,6 +204,4 @@ class NoBaseFolder(UserError):
     """Base images were to be read from what is no folder."""
 
     folder: Path
-
-    def __str__(self) -> str:
-        return f"{self.folder} is not a folder; images are expected as {self.folder}/<class>/*.jpg"
+    message = "{folder} is not a folder; images are expected as {folder}/<class>/*.jpg"

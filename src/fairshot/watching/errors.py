@@ -11,20 +11,14 @@ class NoSource(UserError):
     """Nothing that can be watched was named."""
 
     source: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.source!r} is no folder, no video file, no number of a camera and no address of a stream"
-        )
+    message = "{source!r} is no folder, no video file, no number of a camera and no address of a stream"
 
 
 class UnreadableVideo(UserError):
     """A file that cannot be played as a video."""
 
     path: Path
-
-    def __str__(self) -> str:
-        return f"{self.path} cannot be played as a video"
+    message = "{path} cannot be played as a video"
 
 
 class BadAddress(UserError):
@@ -32,9 +26,7 @@ class BadAddress(UserError):
 
     what: str
     expected: str
-
-    def __str__(self) -> str:
-        return f"{self.what} is not an address that answers can be sent to; expected {self.expected}"
+    message = "{what} is not an address that answers can be sent to; expected {expected}"
 
 
 class JournalUnusable(UserError):
@@ -42,6 +34,4 @@ class JournalUnusable(UserError):
 
     path: Path
     reason: str
-
-    def __str__(self) -> str:
-        return f"{self.path}, which keeps what was answered, cannot be used: {self.reason}"
+    message = "{path}, which keeps what was answered, cannot be used: {reason}"
