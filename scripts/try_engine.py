@@ -119,9 +119,8 @@ def together(*changes: Callable[[Trial], Trial]) -> Callable[[Trial], Trial]:
     return changed
 
 
-ALL_EXACT = together(
-    cudnn_benchmark, padded_stem, coordinate_descent
-)  # that change no result but by rounding
+# They change no result but by rounding.
+ALL_EXACT = together(cudnn_benchmark, padded_stem, coordinate_descent)
 VARIANTS: dict[str, Callable[[Trial], Trial]] = {
     "reference": together(),
     "cudnn-benchmark": cudnn_benchmark,
@@ -171,10 +170,13 @@ def measure(variants: list[str], given: argparse.Namespace) -> dict[str, list[fl
     }
     speeds: dict[str, list[float]] = {variant: [] for variant in variants}
     for _ in range(given.rounds):
-        for variant, process in ready.items():
+        for variant, process in list(ready.items()):
             process.stdin.write("go\n")
             process.stdin.flush()
-            speeds[variant].append(float(process.stdout.readline() or "nan"))
+            if not (answer := process.stdout.readline()):  # it has failed
+                del ready[variant], speeds[variant][:]
+                continue
+            speeds[variant].append(float(answer))
     for process in running.values():
         process.communicate()
     return speeds

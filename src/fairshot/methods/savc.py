@@ -89,9 +89,8 @@ class FantasyContrast(Objective):
         if index == 0:
             return settings
         area = self.settings.large_area if index < 3 else self.settings.small_area
-        rule = (
-            "torchvision" if settings.crop_rule == "padded" else settings.crop_rule
-        )  # padded ones are whole
+        # padded views show the whole picture, whatever the area
+        rule = "torchvision" if settings.crop_rule == "padded" else settings.crop_rule
         return settings.model_copy(update={"crop_area": area, "crop_rule": rule})
 
     def view_size(self, index: int, size: int) -> int:

@@ -178,7 +178,9 @@ def read_tensors(path: Path, header: type[Header], what: str) -> tuple[dict[str,
         return tensors, header.model_validate_json(description)
     except FileNotFoundError:
         raise PathUnusable(path, "is missing: this is not a store, or a part of it was removed") from None
-    except (SafetensorError, KeyError, ValidationError, OSError, UnicodeError) as problem:
+    except OSError as problem:
+        raise PathUnusable(path, f"cannot be read: {problem}") from None
+    except (SafetensorError, KeyError, ValidationError, UnicodeError) as problem:
         raise StoreDamaged(path, f"it is not {what}: {problem}") from None
 
 
