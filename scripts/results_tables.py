@@ -34,6 +34,7 @@ SHORT = {  # by what a column is called: the property of the metrics, and which 
 BESIDE_PAPER = {  # by what a reader knows them as: the runs of all seeds
     "dual features alone": "ablation-features-seed*/separately",
     "with Resistance": "sss-seed*",
+    "with Resistance, mirror images": "sss-mirror-seed*",
     "with Resistance and Calibration": "sss-calibration-seed*",
     "with our gate, mirror images": "sss_gate-seed*",
     "with our gate, mirror images, corner crops": "sss_gate-crops-seed*",
