@@ -31,7 +31,7 @@ ANSWERED = 4  # times, at least, that an honest client is answered meanwhile
 ASKED = 20  # times, at most: on a machine that others keep busy too, it is asked to come again now and then
 LONGEST_WAIT = 90.0  # seconds; without turns by cost, an honest client waits for all images of all attackers
 ATTACKERS = 100
-BUSY = 3  # programs per processor that wait for it: two tests at once are none of these
+BUSY = 2  # programs per processor that wait for it: two tests at once are none of these
 SIDE, SHORT_SIDE = 32, 512  # of the input of the network, and of the photos that are kept in memory for it
 
 
