@@ -597,6 +597,7 @@ def assert_comparison_comes_first(tab):
     assert tab.locator("details[open]").count() == 0
     tab.set_viewport_size({"width": 1280, "height": 900})
     assert all(one.bounding_box()["y"] < 900 for one in tab.locator(".balance").all()[:8])
+    assert tab.locator(".bar").bounding_box()["height"] < 110  # methods are one line, which scrolls
     tab.set_viewport_size({"width": 390, "height": 844})
     assert tab.locator(".balance").first.bounding_box()["y"] < 800
     assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -629,7 +630,13 @@ def test_browser_hides_and_shows_methods(page, report):
     assert page.evaluate(shown) == 0
     others = [group.label for group in ranked(group_results(report.results))][1:]
     assert [label.split()[0] for label, *_ in visible_rows(page, "summary")] == others
-    page.locator("[data-toggle='method-0']").check()
+    nothing = page.locator("[data-nothing]")
+    assert not nothing.is_visible()
+    page.locator("[data-choose='none']").click()
+    assert page.locator("[data-toggle]:checked").count() == len(visible_rows(page, "summary")) == 0
+    assert nothing.is_visible()
+    page.locator("[data-choose='all']").click()
+    assert not nothing.is_visible()
     assert page.evaluate(shown) == before
     if page.locator("[data-toggle='published']").count():
         page.locator("[data-toggle='published']").uncheck()
