@@ -143,6 +143,10 @@ def test_each_section_of_figures_is_on_the_page_and_in_its_navigation(cifar):
         assert section.absent not in text
 
 
+def test_the_speed_of_training_names_what_it_counts(cifar):
+    assert "Source images per second in the median" in cifar.page.read_text()
+
+
 def test_page_can_be_read_aloud(report):
     reader = Reader(report.page.read_text())
     assert all(len(a["alt"]) > 20 for a in reader.all("img"))
@@ -243,7 +247,7 @@ def test_missing_pieces_are_named(tmp_path):
     assert "/broken: tradeoff.json cannot be read" in text
     assert "t-SNE, heat map and FMO cannot be drawn" in text
     assert "shades are the deviation" not in text  # of a single seed each
-    assert "No run here compared gates" in text
+    assert "fairshot tradeoff RUN" in text
     assert "/tuning" not in text
 
 
@@ -303,7 +307,7 @@ def test_folders_of_the_same_name_with_other_pictures_are_two_sections(tmp_path)
     text = write_report([tmp_path]).read_text()
     assert re.findall("<h2>(.*)</h2>", text) == ["photos #1", "photos #2"]
     assert text.count("runs on other pictures in a folder of this name") == 2
-    assert "mean of seeds" not in text
+    assert "Mean of seeds" not in text
     assert "<h1>NCM on photos</h1>" in text
 
 
@@ -373,8 +377,19 @@ def test_a_run_that_lies_in_two_folders_counts_once(tmp_path):
     for name, seed in (("a/first", 0), ("a/second", 1), ("b/copy", 0)):
         write_run(tmp_path / name, make_result("ncm", seed, sizes=(5, 2)), features=False)
     page = write_report([tmp_path / "a", tmp_path / "b"]).read_text()
-    assert "NCM: mean of seeds 0, 1." in page
+    assert "Mean of seeds 0, 1." in page
     assert "a/first: b/copy has the same recipe, seed and answers, and is left out" in page
+
+
+@pytest.mark.usefixtures("blank_figures")
+def test_many_variants_of_one_method_have_a_short_heading(tmp_path):
+    for method, seed in (("sss", 0), ("sss", 1), ("sss_bgmm", 0)):
+        write_run(tmp_path / f"{method}-{seed}", make_result(method, seed, sizes=(5, 2)), features=False)
+    page = write_report([tmp_path]).read_text()
+    assert "<h1>SSS on Doodles (Quick, Draw!)</h1>" in page
+    assert "Numbers of several seeds are their mean." in page
+    page = write_report([tmp_path / "sss_bgmm-0"]).read_text()
+    assert "<h1>SSS with mixtures on Doodles (Quick, Draw!)</h1>" in page
 
 
 def test_runs_of_one_recipe_on_other_pictures_all_count(tmp_path):
@@ -582,6 +597,7 @@ def assert_comparison_comes_first(tab):
     assert tab.locator("details[open]").count() == 0
     tab.set_viewport_size({"width": 1280, "height": 900})
     assert all(one.bounding_box()["y"] < 900 for one in tab.locator(".balance").all()[:8])
+    assert tab.locator(".bar").bounding_box()["height"] < 110  # methods are one line, which scrolls
     tab.set_viewport_size({"width": 390, "height": 844})
     assert tab.locator(".balance").first.bounding_box()["y"] < 800
     assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -614,7 +630,13 @@ def test_browser_hides_and_shows_methods(page, report):
     assert page.evaluate(shown) == 0
     others = [group.label for group in ranked(group_results(report.results))][1:]
     assert [label.split()[0] for label, *_ in visible_rows(page, "summary")] == others
-    page.locator("[data-toggle='method-0']").check()
+    nothing = page.locator("[data-nothing]")
+    assert not nothing.is_visible()
+    page.locator("[data-choose='none']").click()
+    assert page.locator("[data-toggle]:checked").count() == len(visible_rows(page, "summary")) == 0
+    assert nothing.is_visible()
+    page.locator("[data-choose='all']").click()
+    assert not nothing.is_visible()
     assert page.evaluate(shown) == before
     if page.locator("[data-toggle='published']").count():
         page.locator("[data-toggle='published']").uncheck()

@@ -155,6 +155,16 @@ def test_what_else_sets_runs_apart_is_said_beside_their_parts():
     assert several.rows[1].remarks == ("with epochs 3, gamma 0.4",)
 
 
+def test_settings_of_calibration_say_nothing_of_a_run_without():
+    recipes = [
+        switches("intra", "sr", calibration_timing="before"),
+        *(switches("sr", "calibration", calibration_timing=timing) for timing in ("before", "after")),
+    ]
+    table = components_table(group_results([make_result("sss", recipe=one) for one in recipes]), published())
+    timings = [(f"with Calibration {timing} the answers",) for timing in ("before", "after")]
+    assert [row.remarks for row in table.rows] == [(), *timings]
+
+
 def test_many_differences_are_named_in_part():
     runs = [
         make_result("sss", recipe=switches("intra") | {"training": dict.fromkeys("abcdef", value)})
@@ -174,6 +184,21 @@ def test_feature_tables_take_runs_without_self_optimizing_alone(groups):
     assert [row.label for row in averages.rows if row.ours] == ["Pre: SSS"]
     resisting = make_result("sss", 0, "cifar100", CIFAR, recipe=switches("intra", "sr", "resistance"))
     assert not [r for t in feature_tables(group_results([resisting]), published()) for r in t.rows if r.ours]
+
+
+def test_ablations_of_a_report_leave_out_what_the_paper_has_not():
+    def tables(*extras):
+        recipes = [switches("intra", "inter", "sr", **extra) for extra in extras]
+        runs = [make_result("sss", 0, "cifar100", CIFAR, recipe=recipe) for recipe in recipes]
+        return ablation_tables(group_results(runs), published())
+
+    beyond = ({"gate": "constant"}, {"whitening": True}, {"mirror": True}, {"corner_crops": True})
+    assert tables(*beyond) == []
+    components, averages, *_ = tables({}, *beyond)
+    assert [row.label for row in components.rows if row.ours] == ["SSS"]
+    assert components.remarks.keys() == {"transductive: unlabelled test images moved the classifiers"}
+    assert "differ in more" not in components.caption
+    assert [row.label for row in averages.rows if row.ours] == ["Ours: SSS"]
 
 
 def test_other_benchmarks_have_no_published_ablation():

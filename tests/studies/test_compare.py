@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
+from fairshot.benchmarks import UnknownBenchmark
 from fairshot.errors import FolderUnusable, TrainingStopped, UserError
 from fairshot.evaluation.experiment import run
 from fairshot.evaluation.result import Result
@@ -58,6 +59,14 @@ def test_every_combination_is_a_run_of_its_own(tmp_path):
         plan(["scn"], ["doodles"], [0], [None], [], tmp_path)
 
 
+@pytest.mark.parametrize("method", ["ncm", "file.py:Class"])
+def test_an_unknown_benchmark_is_named_not_a_recipe_of_it(tmp_path, method):
+    with pytest.raises(UnknownBenchmark, match="did you mean cifar100") as refused:
+        plan([method], ["doodles", "cifar10"], [0], [None], [], tmp_path)
+    assert refused.value.name == "cifar10"
+    assert "cub200" in refused.value.names
+
+
 def test_a_run_is_found_by_its_recipe_whatever_its_folder_is_called(tmp_path):
     recipe = load_recipe("doodles/ncm", ["training.epochs=3"], 0)
     (tmp_path / "mine").mkdir()
@@ -98,7 +107,7 @@ def test_a_comparison_stops_goes_on_and_grows(tmp_path):
     assert (tmp_path / "grid" / "ncm-seed0" / "result.json").stat().st_mtime_ns == before
     alike = " ".join(done.stdout.partition("alike for all:")[2].split())
     assert alike.startswith("backbone: tiny; ")
-    assert done.stdout.splitlines()[-1] == "as a page: fairshot report grid"
+    assert done.stdout.splitlines()[-2:] == ["written to grid", "as a page: fairshot report grid"]
 
 
 def test_where_some_failed_and_some_were_stopped_both_are_named():

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fairshot.cli.console import CONSOLE, ConsoleReporter, say
+from fairshot.cli.console import ConsoleReporter, say
 from fairshot.cli.options import (
     Compile,
     Data,
@@ -124,9 +124,8 @@ def compare_command(
     overrides = [*set_, *_overrides(budget)]
     found = compare(methods, out, benchmarks, _seeds(seed, seeds), class_orders or [None], overrides, options)
     if results := found.results:
-        present(results, out)
-        CONSOLE.print(conditions_table(list(results.values())))
-        say(f"\nas a page: {shlex.join(['fairshot', 'report', str(out)])}")
+        present(results, out, conditions_table(list(results.values())))
+        say(f"as a page: {shlex.join(['fairshot', 'report', str(out)])}")
     found.check()
 
 

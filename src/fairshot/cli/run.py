@@ -31,6 +31,8 @@ from fairshot.errors import UserError
 from fairshot.progress import SILENT
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from fairshot.evaluation.result import Result
 
 Processes = Annotated[int, typer.Option(min=1, help="Processes that share each batch: GPUs of a machine.")]
@@ -116,13 +118,14 @@ def run_command(
             say(f"  {line}")
 
 
-def present(results: dict[Path, Result], out: Path) -> None:
-    """Print runs side by side, and draw their figures."""
+def present(results: dict[Path, Result], out: Path, *further: RenderableType) -> None:
+    """Print runs side by side, whatever further table there is, and where they are; draw their figures."""
     from fairshot.reporting.figures.accuracy import write_all_figures
     from fairshot.reporting.terminal import side_by_side
 
     write_all_figures(results, out)
-    CONSOLE.print(side_by_side(list(results.values()), CONSOLE.width))
+    for table in (side_by_side(list(results.values()), CONSOLE.width), *further):
+        CONSOLE.print(table)
     say(f"\nwritten to {out}")
 
 

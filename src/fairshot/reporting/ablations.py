@@ -16,7 +16,7 @@ from fairshot.files import write_atomically
 from fairshot.reporting.export import to_markdown
 from fairshot.reporting.groups import Group, Spread, decision_of, group_results, parts_of, without_seed
 from fairshot.reporting.measures import BASE_INC, INC, INC_AVG, OVERALL, OVERALL_AVG
-from fairshot.reporting.names import PARTS, key_text, setting_text
+from fairshot.reporting.names import PARTS, is_as_published, key_text, setting_text, without_idle
 from fairshot.reporting.table import TRANSDUCTIVE, Row, Table, our_row, session_column, summary_column
 from fairshot.settings import flat
 from fairshot.studies.published import Published, published
@@ -31,7 +31,13 @@ SELF_OPTIMIZING = {"resistance", "calibration"}
 
 
 def ablation_tables(groups: Sequence[Group], published: Published) -> list[Table]:
-    """Return those ablations that have at least two rows, one of them ours."""
+    """Return those ablations that have at least two rows, one of them ours.
+
+    Ours are the runs that can stand beside the paper's: those without gate, mirror images and corner crops.
+    """
+    groups = [group for group in groups if is_as_published(_settings(group))]
+    if not groups:
+        return []
     tables = [components_table(groups, published), *feature_tables(groups, published)]
     return [t for t in tables if len(t.rows) > 1 and any(row.ours for row in t.rows)]
 
@@ -55,7 +61,8 @@ def components_table(groups: Sequence[Group], published: Published) -> Table:
     ours = []
     for (group, parts), own in zip(known, settings, strict=True):
         row = our_row(group, columns)
-        named = [f"with {first_of([setting_text(*one) for one in own.items()], MOST_NAMED)}"] if own else ()
+        texts = [setting_text(*one, alone=True) for one in own.items()]
+        named = [f"with {first_of(texts, MOST_NAMED)}"] if own else ()
         ours.append(replace(row, parts=parts, remarks=(*row.remarks, *named)))
     rows = sorted([*theirs, *ours], key=lambda row: len(row.parts))
     caption = "; ".join(f"{title}: {meaning}" for title, meaning in PARTS.values()) + f". Inc: {INC.meaning}."
@@ -67,7 +74,7 @@ def components_table(groups: Sequence[Group], published: Published) -> Table:
 
 def _further_settings(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """Return the settings of each group, parts apart, in which it differs from another that has them too."""
-    recipes = [dict(flat(without_seed(group.results[0]))) for group in groups]
+    recipes = [without_idle(_settings(group)) for group in groups]
     values: dict[str, set[str]] = {}
     for recipe in recipes:
         for key, value in recipe.items():
@@ -75,6 +82,10 @@ def _further_settings(groups: Sequence[Group]) -> list[dict[str, Any]]:
     parts = {"method", "method.name", *(f"method.{part}" for part in PARTS)}
     differing = [key for key, seen in values.items() if len(seen) > 1 and key not in parts]
     return [{key: recipe[key] for key in differing if key in recipe} for recipe in recipes]
+
+
+def _settings(group: Group) -> dict[str, Any]:
+    return dict(flat(without_seed(group.results[0])))
 
 
 def feature_tables(groups: Sequence[Group], published: Published) -> list[Table]:

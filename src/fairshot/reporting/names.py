@@ -17,11 +17,12 @@ PARTS = {
     "resistance": ("R", "base prototypes move away from similar novel classes"),
     "calibration": ("C", "prototypes move towards unlabelled samples recognised as theirs"),
 }
-GATE, CALIBRATION = "gate", "Calibration"
+GATE, MIRROR, CROPS, CALIBRATION = "gate", "mirror images", "corner crops", "Calibration"
+BEYOND_PAPER = {GATE, MIRROR, CROPS}  # which no row of the paper has
 SETTINGS_OF = {  # by what a reader knows it as: settings that say nothing where it is off
     GATE: ("gate", "gate_strength", "whitening", "power", "shrinkage", "class_covariance_share"),
-    "mirror images": ("mirror",),
-    "corner crops": ("corner_crops",),
+    MIRROR: ("mirror",),
+    CROPS: ("corner_crops",),
     CALIBRATION: (
         *("calibration", "calibration_timing", "threshold", "at_most", "recognised_by"),
         *("alpha_base", "alpha_novel", "bounded", "drift"),
@@ -55,10 +56,13 @@ def variant_name(title: str, mine: Flat, alike: Sequence[Flat]) -> str:
     return f"{title} ({', '.join(others)})" if others else title
 
 
-def setting_text(key: str, value: Any) -> str:
-    """Return a setting in words: `small stem on`, `decision anomaly detection`, `after the answers`."""
+def setting_text(key: str, value: Any, alone: bool = False) -> str:
+    """Return a setting in words: `small stem on`, `decision anomaly detection`, `after the answers`.
+
+    Alone, where nothing before it says what is after the answers, it says that too.
+    """
     if key in IN_WORDS:
-        return IN_WORDS[key].format(value)
+        return f"{OWNER[key]} " * alone + IN_WORDS[key].format(value)
     text = {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
     return f"{key_text(key)} {text.replace('_', ' ') if text.isidentifier() else text}"
 
@@ -66,6 +70,17 @@ def setting_text(key: str, value: Any) -> str:
 def key_text(key: str) -> str:
     """Return the dotted key of a setting in words."""
     return key.rpartition(".")[2].replace("_", " ")
+
+
+def is_as_published(settings: Flat) -> bool:
+    """Whether a run has nothing that the paper's have not."""
+    return BEYOND_PAPER.isdisjoint(_having(settings))
+
+
+def without_idle(settings: Flat) -> dict[str, Any]:
+    """Leave out the settings of Calibration where a run has none: they say nothing of it."""
+    on = _has(CALIBRATION, settings)
+    return {key: value for key, value in settings.items() if on or OWNER.get(key) != CALIBRATION}
 
 
 def _having(settings: Flat) -> list[str]:

@@ -71,13 +71,14 @@ class BenchmarkSection:
         return len(self.groups) > MOST_UNFOLDED
 
     @property
-    def means(self) -> dict[tuple[int, ...], list[str]]:
-        """The methods that are means over several seeds, by these."""
-        found: dict[tuple[int, ...], list[str]] = {}
-        for group in self.groups:
-            if len(group.results) > 1:
-                found.setdefault(tuple(result.seed for result in group.results), []).append(group.label)
-        return found
+    def means(self) -> str:
+        """What the numbers are means over, in a short sentence; empty if each is of a single seed."""
+        of_groups = {tuple(result.seed for result in group.results) for group in self.groups}
+        if all(len(seeds) == 1 for seeds in of_groups):
+            return ""
+        if len(of_groups) == 1:
+            return f"Mean of seeds {', '.join(map(str, *of_groups))}."
+        return "Numbers of several seeds are their mean."
 
     @property
     def missing(self) -> list[str]:

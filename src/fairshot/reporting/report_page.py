@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import metadata
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -73,14 +73,21 @@ def render_page(
 
 
 def _title(benchmarks: Sequence[BenchmarkSection]) -> str:
-    methods = dict.fromkeys(
+    titles = dict.fromkeys(
         method_title(group.results[0].method) for one in benchmarks for group in one.groups
     )
+    methods = dict.fromkeys(_family(title, titles) for title in titles)
     names = dict.fromkeys(one.groups[0].benchmark_title for one in benchmarks)
     if not methods:
         return "No finished run yet"
     named = ", ".join(methods) if len(methods) <= MOST_NAMED else f"{len(methods)} methods"
     return f"{named} on {', '.join(names)}"
+
+
+def _family(title: str, titles: Collection[str]) -> str:
+    """Return what variants of a method have in common if several are there: SSS of SSS with mixtures."""
+    family = title.partition(" with ")[0]
+    return family if sum(other.partition(" with ")[0] == family for other in titles) > 1 else title
 
 
 def _balance(group: Group) -> tuple[float, float, float] | None:

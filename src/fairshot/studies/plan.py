@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fairshot.benchmarks import DATASETS, UnknownBenchmark
 from fairshot.benchmarks.stream import Stream
 from fairshot.evaluation.run_folder import code_has_changed, is_finished, recorded_recipe
 from fairshot.methods import packaged_names
 from fairshot.recipes import Recipe, load_recipe, run_name
+from fairshot.recipes.sources import benchmarks_with_recipes
 
 EVERY_METHOD = "all"  # in place of names of methods
 
@@ -55,6 +57,8 @@ def plan(
     `all` stands for every method of the package. Run folders are directly in `out`, where a report finds
     them. A run that an earlier comparison left there is found by its recipe, whatever its folder is called.
     """
+    for benchmark in benchmarks:
+        _check_benchmark(benchmark)
     methods = [name for each in methods for name in (packaged_names() if each == EVERY_METHOD else [each])]
     planned: dict[str, tuple[Recipe, str]] = {}
     for benchmark, method, seed, order in itertools.product(benchmarks, methods, seeds, class_orders):
@@ -67,6 +71,12 @@ def plan(
         planned[recipe.as_yaml()] = recipe, "-".join(parts)
     earlier = _earlier(out)  # now that methods of one's own are known
     return [PlannedRun(recipe, earlier.get(text, out / name)) for text, (recipe, name) in planned.items()]
+
+
+def _check_benchmark(name: str) -> None:
+    """Refuse a name that is neither a benchmark's nor a folder's, which may hold recipes."""
+    if name not in (*DATASETS, *benchmarks_with_recipes()) and not Path(name).is_dir():
+        raise UnknownBenchmark(name, "", tuple(DATASETS))
 
 
 def _earlier(out: Path) -> dict[str, Path]:

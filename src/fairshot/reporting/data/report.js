@@ -11,6 +11,8 @@ function refresh(benchmark) {
   for (const element of benchmark.querySelectorAll("[data-method]")) {
     if (!element.closest(".chart")) element.style.display = shown.has(element.dataset.method) ? "" : "none";
   }
+  const methods = [...benchmark.querySelectorAll("[data-toggle^=method]")];
+  benchmark.querySelector("[data-nothing]").hidden = methods.some((box) => box.checked);
   benchmark.querySelectorAll("table[data-table]").forEach(markBest);
   benchmark.querySelectorAll(".table").forEach(letterRemarks);
   drawCharts(benchmark, shown);
@@ -107,6 +109,12 @@ for (const section of document.querySelectorAll("[data-switch]")) {
 
 for (const benchmark of document.querySelectorAll("[data-benchmark]")) {
   benchmark.querySelectorAll("[data-toggle]").forEach((box) => box.addEventListener("change", () => refresh(benchmark)));
+  for (const button of benchmark.querySelectorAll("[data-choose]")) {
+    button.addEventListener("click", () => {
+      benchmark.querySelectorAll("[data-toggle]").forEach((box) => (box.checked = button.dataset.choose === "all"));
+      refresh(benchmark);
+    });
+  }
   refresh(benchmark); // a browser may remember what was unticked before a reload
   let width = benchmark.clientWidth;
   new ResizeObserver(() => {

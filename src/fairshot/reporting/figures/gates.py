@@ -71,7 +71,8 @@ SECTION = FigureSection(
     "Trade-off",
     "Trade-off of the gates",
     "A gate favours novel classes by a setting, which may cost base classes; the curves say how much.",
-    "No run here compared gates; the study of trade-offs does that for a finished run.",
+    "No run here compared gates. For a finished run this does:",
     _draw,
     each="Each run",
+    study="tradeoff RUN",
 )

@@ -56,7 +56,8 @@ def _draw(given: FigureInput, writer: FigureWriter) -> list[ReportFigure]:
         for log in logs
         if "images_per_second" in log.columns
     ]
-    caption = f"Images per second in the median: {', '.join(speeds)}." if speeds else ""
+    unit = "Source images per second in the median, however many views of each the network saw"
+    caption = f"{unit}: {', '.join(speeds)}." if speeds else ""
     alt = f"Line charts over the epochs of the base session. {losses}"
     return [writer.write("training", training_curve(logs), "Training of the base session", alt, caption)]
 

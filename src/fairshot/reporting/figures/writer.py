@@ -93,6 +93,7 @@ class FigureSection:
     draw: Draw
     own_progress: bool = False  # whether drawing takes long and reports its progress itself
     each: str = "Each method"  # what unfolds its figures where there are many
+    study: str = ""  # the command, and what it is given, whose result it draws; the page names it if absent
 
 
 def slug(text: str) -> str:
