@@ -106,6 +106,18 @@ def test_what_cannot_be_taught_does_not_keep_the_others_from_it(store: Store, ph
     assert {info.name for info in store.classes()} == {"ant", "bee", "cow", "emu", "gnu", "ox"}
 
 
+def test_photos_of_another_class_are_not_taught_and_said_so_once(store: Store, photos: Path) -> None:
+    write(photos / "zebra", "yak", 3)
+    outcome = CliRunner().invoke(app, ["teach", str(store.folder), str(photos)])
+    assert isinstance(outcome.exception, ClassesRefused)
+    reason = outcome.exception.reasons["zebra"]
+    assert reason.startswith(
+        f"all 3 photos are left out: {photos / 'zebra' / '0.png'}: it is stored as 'yak'"
+    )
+    assert str(outcome.exception) == f"not taught: zebra: {reason}"
+    assert "zebra" not in outcome.output  # the exception is printed once, by the command line
+
+
 def test_a_folder_without_classes_is_refused(store: Store, photos: Path) -> None:
     for folder in (photos / "emu", photos / "nothing"):
         with pytest.raises(NoClassFolders):

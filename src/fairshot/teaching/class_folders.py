@@ -9,7 +9,7 @@ from pathlib import Path
 from fairshot.benchmarks.images import image_files
 from fairshot.errors import UserError
 from fairshot.progress import SILENT, Advance, Reporter
-from fairshot.teaching.errors import NestedClassFolders, NoClassFolders, UnreadablePhotos
+from fairshot.teaching.errors import NestedClassFolders, NoClassFolders, PhotosLeftOut, UnreadablePhotos
 from fairshot.teaching.event_log import counted_photos
 from fairshot.teaching.names import checked_name
 from fairshot.teaching.network import Photo
@@ -75,7 +75,6 @@ def teach_folder(
                 report = _teach_class(store, checked_name(name), files, advance, dry_run, warn_share)
             except UserError as problem:
                 done.refused[name] = str(problem)
-                reporter.say(f"{name}: {problem}")
                 continue
             done.reports.append(report)
             for line in (
@@ -101,7 +100,7 @@ def _teach_class(
         skipped |= left_out
         advance(len(some), name)
     if not new and not known:
-        raise UnreadablePhotos(skipped)
+        raise PhotosLeftOut(skipped)
     if not new:
         return TeachReport(name, 0, known, False, warn_share, dry_run, skipped=skipped)
     report = store.teach(name, new, dry_run, warn_share)

@@ -136,6 +136,17 @@ class UnreadablePhotos(UserError):
         return f"{number} images cannot be read: " * (number > 1) + f"{file}: {reason}"
 
 
+class PhotosLeftOut(UserError):
+    """No photo of a class can be taught, each for a reason: it cannot be read, or has another class."""
+
+    reasons: Mapping[str, str]
+
+    def __str__(self) -> str:
+        file, reason = next(iter(self.reasons.items()))
+        number = len(self.reasons)
+        return f"all {number} photos are left out: " * (number > 1) + f"{file}: {reason}"
+
+
 class NoClassFolders(UserError):
     """A folder was to be taught whose sub-folders hold no image."""
 
