@@ -149,6 +149,17 @@ def test_photos_in_folders_below_those_of_a_class_belong_to_it(store: Store, pho
     assert {report.name: report.photos for report in teach_folder(store, photos).reports}["yak"] == 5
 
 
+def test_each_class_is_a_change_of_its_own_and_that_is_said(store: Store, photos: Path) -> None:
+    outcome = CliRunner().invoke(app, ["teach", str(store.folder), str(photos)])
+    command, last = re.findall(r"fairshot (.*?) takes back the last, (.*?);", outcome.output)[0]
+    assert parse(shlex.split(command)) == "undo"
+    undone = CliRunner().invoke(app, shlex.split(command))
+    assert f"undone: teach {last}, 3 photos" in undone.output
+    assert {info.name for info in store.classes()} >= {"emu", "gnu"}
+    again = CliRunner().invoke(app, ["teach", str(store.folder), str(photos)])
+    assert "takes back" not in again.output  # a single class was taught
+
+
 def test_what_was_taught_is_asked_next_by_commands_that_the_command_line_takes(tmp_path: Path) -> None:
     write(tmp_path / "photos" / "emu", "emu", 3)
     make_store(tmp_path / "my store").close()  # a name with a space is quoted
