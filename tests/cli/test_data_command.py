@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from fairshot.benchmarks import UnknownBenchmark, cub200, dataset
 from fairshot.benchmarks.dataset import MissingData
 from fairshot.cli import app
-from fairshot.cli.advice import advice
+from fairshot.cli.advice import advice, with_advice
 
 
 def _fairshot(*arguments: str):
@@ -26,6 +26,7 @@ def test_the_list_says_where_data_is_or_how_to_get_it(tmp_path, monkeypatch):
     assert "no public source" in text
     assert "train.csv and test.csv" in text
     assert text.count("found") == 2
+    assert "name it with --root, or set FAIRSHOT_DATA to it" in text
     other = _fairshot("list", "--root", str(tmp_path / "elsewhere"))
     assert other.output.count("found") == 1
 
@@ -51,7 +52,11 @@ def test_missing_and_unknown_data_are_errors_that_help(tmp_path):
     none = _fairshot("get", "mini_imagenet", "--root", str(tmp_path))
     assert isinstance(none.exception, MissingData)
     assert "no public source" in str(none.exception)
-    assert advice(none.exception) == ""
+    assert "fairshot data get" not in with_advice(none.exception)
+    for problem in (missing.exception, none.exception):  # files may lie elsewhere
+        assert with_advice(problem, []).endswith("; set FAIRSHOT_DATA to the folder that has it")
+        both = "; name the folder that has it with --root, or set FAIRSHOT_DATA to the folder that has it"
+        assert with_advice(problem, ["--root"]).endswith(both)
 
 
 def test_get_downloads_unpacks_and_checks(tmp_path, monkeypatch):

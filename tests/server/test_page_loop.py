@@ -122,11 +122,11 @@ def test_a_wrong_answer_is_corrected_and_right_when_asked_again(
     visit.open("Unsure")
     page.locator("#unsure-list .tile").nth(2).wait_for()
     assert page.locator("#unsure-list .tile").count() == 3  # what was judged or taught is not among them
-    doubts = [
-        int(re.findall(r"(\d+)%", text)[0])
-        for text in page.locator(".tile .note:nth-child(4)").all_inner_texts()
-    ]
-    assert doubts == sorted(doubts, reverse=True)
+    remarks = page.locator(".tile .note:nth-child(4)").all_inner_texts()
+    listed = httpx.get(f"{served.url}/api/recent", timeout=60).json()
+    assert remarks == [each["prediction"]["remark"] for each in listed]  # in the words of Ask
+    shares = [int(re.findall(r"(\d+)%", text)[0]) for text in remarks]
+    assert shares == sorted(shares)
     assert page.locator("#unsure-correct").is_disabled()
     page.locator("#select-all").click()
     visit.shows("#unsure-count", "3 pictures chosen")

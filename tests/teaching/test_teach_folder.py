@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from fairshot.cli import app
 from fairshot.progress import Reporter
 from fairshot.teaching import Store, teach_folder
-from fairshot.teaching.errors import ClassesRefused, NoClassFolders
+from fairshot.teaching.errors import ClassesRefused, NestedClassFolders, NoClassFolders
+from fairshot.teaching.evaluating import read_folder
 from fairshot.teaching.network import Network
 from support.pages import parse
 from support.stores import drawings, make_store
@@ -105,6 +106,18 @@ def test_what_cannot_be_taught_does_not_keep_the_others_from_it(store: Store, ph
     assert {info.name for info in store.classes()} == {"ant", "bee", "cow", "emu", "gnu", "ox"}
 
 
+def test_photos_of_another_class_are_not_taught_and_said_so_once(store: Store, photos: Path) -> None:
+    write(photos / "zebra", "yak", 3)
+    outcome = CliRunner().invoke(app, ["teach", str(store.folder), str(photos)])
+    assert isinstance(outcome.exception, ClassesRefused)
+    reason = outcome.exception.reasons["zebra"]
+    assert reason.startswith(
+        f"all 3 photos are left out: {photos / 'zebra' / '0.png'}: it is stored as 'yak'"
+    )
+    assert str(outcome.exception) == f"not taught: zebra: {reason}"
+    assert "zebra" not in outcome.output  # the exception is printed once, by the command line
+
+
 def test_a_folder_without_classes_is_refused(store: Store, photos: Path) -> None:
     for folder in (photos / "emu", photos / "nothing"):
         with pytest.raises(NoClassFolders):
@@ -116,6 +129,35 @@ def test_a_folder_without_classes_is_refused(store: Store, photos: Path) -> None
         CliRunner().invoke(app, ["teach", str(store.folder), str(photos), "--dry-run"]).output
     )
     assert store.digest() == before
+
+
+def test_a_folder_one_too_high_is_refused_and_nothing_is_taught(store: Store, photos: Path) -> None:
+    write(photos.parent / "drawings" / "test" / "emu", "emu", 2)
+    write(photos.parent / "drawings" / "gnu", "gnu", 2)
+    before = store.digest()
+    for read in (teach_folder, read_folder):
+        with pytest.raises(NestedClassFolders) as refused:
+            read(store, photos.parent / "drawings")
+        assert refused.value.nested == [photos.parent / "drawings" / "test"]
+    assert f"did you mean {photos.parent / 'drawings' / 'test'}?" in str(refused.value)
+    assert store.digest() == before
+    assert len(teach_folder(store, photos.parent / "drawings" / "test").reports) == 1
+
+
+def test_photos_in_folders_below_those_of_a_class_belong_to_it(store: Store, photos: Path) -> None:
+    write(photos / "yak" / "last year", "yak", 5, skip=3)
+    assert {report.name: report.photos for report in teach_folder(store, photos).reports}["yak"] == 5
+
+
+def test_each_class_is_a_change_of_its_own_and_that_is_said(store: Store, photos: Path) -> None:
+    outcome = CliRunner().invoke(app, ["teach", str(store.folder), str(photos)])
+    command, last = re.findall(r"fairshot (.*?) takes back the last, (.*?);", outcome.output)[0]
+    assert parse(shlex.split(command)) == "undo"
+    undone = CliRunner().invoke(app, shlex.split(command))
+    assert f"undone: teach {last}, 3 photos" in undone.output
+    assert {info.name for info in store.classes()} >= {"emu", "gnu"}
+    again = CliRunner().invoke(app, ["teach", str(store.folder), str(photos)])
+    assert "takes back" not in again.output  # a single class was taught
 
 
 def test_what_was_taught_is_asked_next_by_commands_that_the_command_line_takes(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from fairshot.benchmarks.stream import Benchmark, LabelledPictures, Protocol
 from fairshot.errors import BadImage, PathUnusable, UserError
 from fairshot.progress import SILENT, Reporter
 
+DATA_VARIABLE = "FAIRSHOT_DATA"  # of the environment: the folder in which data is looked for
+
 
 @dataclass(frozen=True)
 class Source:
@@ -74,8 +76,8 @@ def data_folder(root: Path | None = None) -> Path:
     """Return where data is looked for: the folder given, `FAIRSHOT_DATA`, or the platform's cache folder."""
     if root is not None:
         return root.expanduser()
-    if os.environ.get("FAIRSHOT_DATA"):
-        return Path(os.environ["FAIRSHOT_DATA"]).expanduser()
+    if os.environ.get(DATA_VARIABLE):
+        return Path(os.environ[DATA_VARIABLE]).expanduser()
     return platformdirs.user_cache_path("fairshot") / "data"
 
 

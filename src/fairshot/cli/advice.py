@@ -13,7 +13,7 @@ from typing import Any
 from typer.core import TyperCommand
 
 from fairshot import errors, progress
-from fairshot.benchmarks.dataset import Dataset, MissingData, WrongData
+from fairshot.benchmarks.dataset import DATA_VARIABLE, Dataset, MissingData, WrongData
 from fairshot.benchmarks.image_folder import TooFewImages
 from fairshot.documents import load_json
 from fairshot.errors import first_of
@@ -202,7 +202,9 @@ def _download(dataset: Dataset) -> str:
 
 @advice.register
 def _(problem: MissingData) -> str:
-    return f"; {_download(problem.dataset)}" if problem.dataset.source else ""
+    download = f"; {_download(problem.dataset)}" if problem.dataset.source else ""
+    has_it = "the folder that has it"
+    return f"{download}; name {has_it} with --root, or set {DATA_VARIABLE} to {has_it}"
 
 
 @advice.register

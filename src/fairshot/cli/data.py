@@ -10,7 +10,7 @@ from rich.table import Table
 
 from fairshot import benchmarks
 from fairshot.benchmarks.cache import cache_folder
-from fairshot.benchmarks.dataset import data_folder
+from fairshot.benchmarks.dataset import DATA_VARIABLE, data_folder
 from fairshot.benchmarks.stream import StreamSettings, build_stream
 from fairshot.cli.advice import how_to_get
 from fairshot.cli.console import CONSOLE, ConsoleReporter, print_table, say
@@ -37,6 +37,7 @@ def list_command(root: Root = None) -> None:
     table = Table("benchmark", "data")
     table.add_column("where it is, or how to get it", overflow="fold")  # a path that is cut short is none
     say(f"Data is looked for in {folder}")
+    say(f"To look in another folder, name it with --root, or set {DATA_VARIABLE} to it")
     for dataset in benchmarks.DATASETS.values():
         found = dataset.find(folder)
         state = ("found", str(found)) if found else ("missing", how_to_get(dataset))

@@ -45,7 +45,8 @@ def teach_command(
     """Teach a class from a few photos, or more photos of a class it knows; tell what that did.
 
     With a folder alone, `fairshot teach STORE photos/`, each sub-folder is a class of its name. The same
-    command goes on where it was stopped: photos that a class has already are passed over.
+    command goes on where it was stopped: photos that a class has already are passed over. Each class is a
+    change of its own to `fairshot undo`.
 
     Example: fairshot teach my-store umbrella drawings/teach/umbrella
     """
@@ -72,10 +73,13 @@ def _teach_folder(store: Path, folder: Path, dry_run: bool, warn_share: float | 
             opened, folder, ConsoleReporter(), dry_run, **given(warn_share=warn_share)
         )
     say(("would be taught: " if dry_run else "") + done.sentence())
+    named, taught = shlex.quote(str(store)), [report.name for report in done.reports if report.photos]
+    if len(taught) > 1 and not dry_run:
+        undo = f"fairshot undo {named} takes back the last, {taught[-1]}"
+        say(f"each class is a change of its own: {undo}; again, the one before")
     if done.refused:
         raise ClassesRefused(done.refused)
     if not dry_run:
-        named = shlex.quote(str(store))
         say(f"to ask it: fairshot predict {named} PHOTO, or fairshot serve {named} for a page in the browser")
 
 

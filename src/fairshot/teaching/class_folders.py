@@ -9,7 +9,7 @@ from pathlib import Path
 from fairshot.benchmarks.images import image_files
 from fairshot.errors import UserError
 from fairshot.progress import SILENT, Advance, Reporter
-from fairshot.teaching.errors import NoClassFolders, UnreadablePhotos
+from fairshot.teaching.errors import NestedClassFolders, NoClassFolders, PhotosLeftOut, UnreadablePhotos
 from fairshot.teaching.event_log import counted_photos
 from fairshot.teaching.names import checked_name
 from fairshot.teaching.network import Photo
@@ -39,14 +39,20 @@ class FolderReport:
 
 
 def class_folders(folder: Path) -> dict[str, list[Path]]:
-    """Return the image files of each sub-folder that holds some, by its name."""
+    """Return the image files in and below each sub-folder that holds some, by its name.
+
+    A sub-folder with images below it but none of its own is more likely a folder of classes than a class.
+    """
     if not folder.is_dir():
         raise NoClassFolders(folder)
     inside = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-    found = {path.name: list(image_files(path)) for path in inside}
-    if not any(found.values()):
+    found = {path: files for path in inside if (files := list(image_files(path)))}
+    if not found:
         raise NoClassFolders(folder)
-    return {name: files for name, files in found.items() if files}
+    nested = [path for path, files in found.items() if all(file.parent != path for file in files)]
+    if nested:
+        raise NestedClassFolders(folder, nested)
+    return {path.name: files for path, files in found.items()}
 
 
 def teach_folder(
@@ -69,7 +75,6 @@ def teach_folder(
                 report = _teach_class(store, checked_name(name), files, advance, dry_run, warn_share)
             except UserError as problem:
                 done.refused[name] = str(problem)
-                reporter.say(f"{name}: {problem}")
                 continue
             done.reports.append(report)
             for line in (
@@ -95,7 +100,7 @@ def _teach_class(
         skipped |= left_out
         advance(len(some), name)
     if not new and not known:
-        raise UnreadablePhotos(skipped)
+        raise PhotosLeftOut(skipped)
     if not new:
         return TeachReport(name, 0, known, False, warn_share, dry_run, skipped=skipped)
     report = store.teach(name, new, dry_run, warn_share)

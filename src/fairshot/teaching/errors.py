@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fairshot.errors import UserError, did_you_mean
+from fairshot.errors import UserError, did_you_mean, first_of
 
 
 class NotAStore(UserError):
@@ -136,6 +136,17 @@ class UnreadablePhotos(UserError):
         return f"{number} images cannot be read: " * (number > 1) + f"{file}: {reason}"
 
 
+class PhotosLeftOut(UserError):
+    """No photo of a class can be taught, each for a reason: it cannot be read, or has another class."""
+
+    reasons: Mapping[str, str]
+
+    def __str__(self) -> str:
+        file, reason = next(iter(self.reasons.items()))
+        number = len(self.reasons)
+        return f"all {number} photos are left out: " * (number > 1) + f"{file}: {reason}"
+
+
 class NoClassFolders(UserError):
     """A folder was to be taught whose sub-folders hold no image."""
 
@@ -144,6 +155,21 @@ class NoClassFolders(UserError):
     def __str__(self) -> str:
         what = "holds no sub-folders with images" if self.folder.is_dir() else "is not a folder"
         return f"{self.folder} {what}; expected {self.folder}/<class>/<image>.jpg (or .png, ...)"
+
+
+class NestedClassFolders(UserError):
+    """Folders of folders lie where the folders of classes are expected."""
+
+    folder: Path
+    nested: Sequence[Path]
+
+    def __str__(self) -> str:
+        named = first_of([str(path) for path in self.nested], 3)
+        return (
+            f"{named} hold{'s' * (len(self.nested) == 1)} folders, not photos; expected one folder per class "
+            f"with photos in it, {self.folder}/<class>/<image>.jpg (or .png, ...); did you mean "
+            f"{self.nested[0]}? If it is a single class, move its photos up into it"
+        )
 
 
 class ClassesRefused(UserError):

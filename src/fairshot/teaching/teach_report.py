@@ -46,7 +46,7 @@ class TeachReport:
     stored: int = 0  # stored images of other classes whose answers were compared
     changed: int = 0  # those of them whose answer changed, to whatever class
     mistaken: tuple[tuple[str, int], ...] = ()  # other classes, and photos of a known one answered so before
-    skipped: Mapping[str, str] = field(default_factory=dict)  # files that cannot be read, and why
+    skipped: Mapping[str, str] = field(default_factory=dict)  # files that were left out, and why
 
     @property
     def warnings(self) -> list[str]:

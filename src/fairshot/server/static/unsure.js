@@ -1,5 +1,5 @@
-// Unsure: pictures asked lately, the most doubtful first, to be labelled many at once.
-import { call, counted, find, findAll, make, moment, onClick, percent, show, storedPicture, warning } from "./dom.js";
+// Unsure: pictures asked lately, the least sure first, to be labelled many at once.
+import { call, counted, find, findAll, make, moment, onClick, show, storedPicture, warning } from "./dom.js";
 import { chooser } from "./chooser.js";
 import { change, names, sayProblem } from "./state.js";
 
@@ -21,11 +21,11 @@ export async function showUnsure() {
   showChosen();
 }
 
-function tile({ id, at, doubt, thumbnail, prediction }, isChosen) {
+function tile({ id, at, thumbnail, prediction }, isChosen) {
   const box = Object.assign(make("input"), { type: "checkbox", value: id, checked: isChosen });
   box.addEventListener("change", showChosen);
   const answer = make("span", "name", prediction.answer ?? "unknown");
-  const notes = [make("span", "note", `${percent(doubt)} doubt`), make("span", "note", moment(at))];
+  const notes = [make("span", "note", prediction.remark), make("span", "note", moment(at))];
   return make("label", "tile card", box, storedPicture(thumbnail), answer, ...notes);
 }
 
