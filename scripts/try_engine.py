@@ -3,15 +3,17 @@
     python scripts/try_engine.py                                  # all variants, SSS on CIFAR-100's shapes
     python scripts/try_engine.py reference padded-stem fp16       # some of them
 
-Every variant trains random pictures in a process of its own. All compile at the same time; only then they are
-timed, an epoch each, in several rounds, so that none disturbs another.
+Every variant trains random pictures in processes of its own: all compile at the same time, then one after the
+other trains alone with what it has compiled.
 """
 
 import argparse
+import math
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
@@ -22,15 +24,14 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad
 
+from fairshot.errors import TrainingStopped
 from fairshot.models.embedder import Embedder
 from fairshot.recipes import Recipe, load_recipe
 from fairshot.speed.train import base_objective, network_work, random_pictures
 from fairshot.training.loop import Objective, Trainer
-from fairshot.training.state import Row
 
 CLASSES = 60
 ALIGNED = 8  # channels from which cuDNN's kernels for tensor cores read without another layout
-GROUP = 256  # images whose maps of the first stage fit into the L2 cache of an H200
 
 
 @dataclass(frozen=True)
@@ -75,23 +76,21 @@ def padded_stem(trial: Trial) -> Trial:
     return trial
 
 
-def groups(trial: Trial) -> Trial:
-    """Let stem and first stage of a ResNet of timm, which have the largest maps, work in groups."""
-    first = ("conv1", "bn1", "act1", "maxpool", "layer1")
+def groups(size: int, stages: int, trial: Trial) -> Trial:
+    """Let stem and first stages of a ResNet of timm, which have the largest maps, work in groups.
+
+    256 images of 32 pixels make maps of 34 MB, which fit into the L2 cache of an H200.
+    """
+    first = ["conv1", "bn1", "act1", "maxpool", *(f"layer{stage + 1}" for stage in range(stages))]
     layers = nn.Sequential(*(getattr(trial.backbone, name) for name in first))
     for name in first:
         setattr(trial.backbone, name, nn.Identity())
-    trial.backbone.conv1 = Grouped(layers, GROUP)
+    trial.backbone.conv1 = Grouped(layers, size)
     return trial
 
 
 def fp16(trial: Trial) -> Trial:
     return replace(trial, precision="16-mixed")
-
-
-def cudnn_benchmark(trial: Trial) -> Trial:
-    torch.backends.cudnn.benchmark = True
-    return trial
 
 
 def coordinate_descent(trial: Trial) -> Trial:
@@ -119,67 +118,54 @@ def together(*changes: Callable[[Trial], Trial]) -> Callable[[Trial], Trial]:
     return changed
 
 
-# They change no result but by rounding.
-ALL_EXACT = together(cudnn_benchmark, padded_stem, coordinate_descent)
 VARIANTS: dict[str, Callable[[Trial], Trial]] = {
     "reference": together(),
-    "cudnn-benchmark": cudnn_benchmark,
     "padded-stem": padded_stem,
     "coordinate-descent": coordinate_descent,
     "cooperative-reductions": cooperative_reductions,
-    "all-exact": ALL_EXACT,
     "fp16": fp16,
-    "all-exact-fp16": together(ALL_EXACT, fp16),
-    "groups": groups,
-    "all-exact-groups": together(ALL_EXACT, groups),
+    "groups-256": partial(groups, 256, 1),
+    "groups-128": partial(groups, 128, 1),
+    "groups-128-two-stages": partial(groups, 128, 2),
+    "groups-256-all-stages": partial(groups, 256, 4),
+    "padded-stem-groups-256": together(padded_stem, partial(groups, 256, 1)),
+    "padded-stem-fp16": together(padded_stem, fp16),
+    "padded-stem-cooperative": together(padded_stem, cooperative_reductions),
     "double-batch": double_batch,
 }
 
 
 def train(variant: str, recipe: Recipe, images: int, rounds: int) -> None:
-    """Train one variant: say `ready` when it has compiled, and after each line read the speed of an epoch."""
+    """Train one variant: without rounds one step, which compiles; else print the speed of an epoch each."""
     gpu = torch.cuda.is_available()
     objective = base_objective(recipe, CLASSES, len(recipe.model.mean))
     per_source, _ = network_work(objective)
     trial = VARIANTS[variant](Trial(recipe, objective, "bf16-mixed" if gpu else "32-true"))
     fabric = Fabric(accelerator="cuda" if gpu else "cpu", devices=1, precision=trial.precision)  # type: ignore[arg-type]
     settings = trial.recipe.training.model_copy(update={"epochs": 1 + rounds, "images": None})
-    began = 0.0
-
-    def after_epoch(curve: list[Row]) -> None:
-        nonlocal began  # the device has finished the epoch: its loss has been read
-        sources = images // settings.batch * settings.batch
-        speed = sources * per_source / (time.perf_counter() - began)
-        print("ready" if len(curve) == 1 else f"{speed:.0f}", flush=True)
-        if len(curve) <= rounds:
-            sys.stdin.readline()
-        began = time.perf_counter()
-
-    trainer = Trainer(fabric, settings, recipe.views, recipe.model.size, 0, after_epoch=after_epoch)
-    trainer.train(trial.objective, random_pictures(recipe, CLASSES, images))
+    trainer = Trainer(fabric, settings, recipe.views, recipe.model.size, 0)
+    trainer.deadline = math.inf if rounds else time.monotonic()
+    with nullcontext() if rounds else suppress(TrainingStopped):
+        trainer.train(trial.objective, random_pictures(recipe, CLASSES, images))
+    for epoch in trainer.history[1:]:
+        print(f"{epoch['images_per_second'] * per_source:.0f}")
 
 
-def measure(variants: list[str], given: argparse.Namespace) -> dict[str, list[float]]:
-    """Compile all variants at once, then time them in turn; one that fails has no speeds."""
+def measure(variants: list[str], given: argparse.Namespace) -> Iterator[tuple[str, list[float]]]:
+    """Compile all variants at once, then time one after the other; one that fails has no speeds."""
     call = [sys.executable, __file__, "--recipe", given.recipe, "--images", str(given.images)]
-    call += ["--rounds", str(given.rounds), *(f"--set={change}" for change in given.set), "--train"]
-    start = partial(subprocess.Popen, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    running = {variant: start([*call, variant]) for variant in variants}
-    ready = {
-        variant: process for variant, process in running.items() if process.stdout.readline() == "ready\n"
-    }
-    speeds: dict[str, list[float]] = {variant: [] for variant in variants}
-    for _ in range(given.rounds):
-        for variant, process in list(ready.items()):
-            process.stdin.write("go\n")
-            process.stdin.flush()
-            if not (answer := process.stdout.readline()):  # it has failed
-                del ready[variant], speeds[variant][:]
-                continue
-            speeds[variant].append(float(answer))
-    for process in running.values():
-        process.communicate()
-    return speeds
+    call += [*(f"--set={change}" for change in given.set), "--train"]
+    compiling = [
+        subprocess.Popen([*call, variant, "--rounds", "0"])  # noqa: S603 - this script, its own variants
+        for variant in variants
+    ]
+    for process in compiling:
+        process.wait()
+    for variant in variants:
+        timed = subprocess.run(  # noqa: S603 - as above
+            [*call, variant, "--rounds", str(given.rounds)], stdout=subprocess.PIPE, text=True, check=False
+        )
+        yield variant, [float(speed) for speed in timed.stdout.split()] if timed.returncode == 0 else []
 
 
 def main() -> None:
@@ -197,8 +183,7 @@ def main() -> None:
         return
     if unknown := set(given.variants) - set(VARIANTS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; expected some of {', '.join(VARIANTS)}")
-    speeds = measure(given.variants or list(VARIANTS), given)
-    for variant, rounds in speeds.items():
+    for variant, rounds in measure(given.variants or list(VARIANTS), given):
         shown = "  ".join(f"{speed:>9,.0f}" for speed in rounds) if rounds else "failed"
         print(f"{variant:24s} {shown}", flush=True)
 

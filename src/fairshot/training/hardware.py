@@ -69,6 +69,17 @@ def compiled_in(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
+def timed_convolutions() -> Iterator[None]:
+    """Let cuDNN time its kernels for every new shape and keep the fastest: a training has few shapes."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
+
+
+@contextmanager
 def own_random_numbers(device: torch.device) -> Iterator[None]:
     """Leave the caller's random numbers as they were."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):

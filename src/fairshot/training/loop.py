@@ -30,6 +30,7 @@ from fairshot.training.hardware import (
     own_random_numbers,
     share_batch_norms,
     synchronise,
+    timed_convolutions,
 )
 from fairshot.training.interruption import watch_for_interruption
 from fairshot.training.state import Row, TrainingState
@@ -236,6 +237,7 @@ class Trainer:
         compiled_sizes: set[int] = set()
         fastest_step, step_ended, note = math.inf, time.monotonic(), ""
         with (
+            timed_convolutions(),
             watch_for_interruption() as interrupted,
             self.reporter.track(f"training{phase.suffix}", total, state.step) as advance,
         ):
