@@ -2,8 +2,8 @@
 
 A table stands between `<!-- table: FOLDER COLUMNS -->` and `<!-- end of table -->`; everything else on the
 pages is written by hand. A row is the mean over the runs results/FOLDER/METHOD-seed*; with the columns
-`paper`, SSS as the paper prints it stands above ours. With `--check` nothing is written, and a page whose
-tables are not those of the runs is an error.
+`paper`, SSS as the paper prints it stands above ours, below the baseline. With `--check` nothing is written,
+and a page whose tables are not those of the runs is an error.
 """
 
 import re
@@ -32,6 +32,7 @@ SHORT = {  # by what a column is called: the property of the metrics, and which 
     "Harmonic mean": ("harmonic_mean_avg", max),
 }
 BESIDE_PAPER = {  # by what a reader knows them as: the runs of all seeds
+    "NCM, the baseline": "ncm-seed*",
     "dual features alone": "ablation-features-seed*/separately",
     "with Resistance": "sss-seed*",
     "with Resistance, mirror images": "sss-mirror-seed*",

@@ -13,7 +13,10 @@ from fairshot.speed import teach as measure
 
 TRAINING = [
     train.TrainingSpeed("fairshot", 123_456.0, 0.413, 0.24, 123.0, 4.5, 120.3),
-    train.TrainingSpeed("plain: PIL in 16 workers, float32, eager", 897.0, 0.01, 33.6, 0.0, 0.0, math.nan),
+    train.TrainingSpeed(
+        "plain: PIL in 16 workers, float32, eager", 897.0, 0.01, 33.6, math.nan, math.nan, math.nan
+    ),
+    train.TrainingSpeed("plain: bf16", 1_794.0, 0.02, 16.8, math.nan, math.nan, 1.5),
 ]
 PICTURES = pictures.DataSpeed(600, 600, 900.0, 1_200_000.0, 5_000.0, 300.0)
 STORE = [measure.Timing("predict one photo among 100,000 classes", 0.1234, 12.5, 0.1)]
@@ -46,6 +49,7 @@ def printed(monkeypatch):
     ("what", "row"),
     [
         ("train", "fairshot 123,456 41.3% 0.24 123 4 120.3 137.6"),
+        ("train", "plain: bf16 1,794 2.0% 16.80 - - 1.5 2.0"),
         ("data", "open and verify the cache 1,200,000 4000.0"),
         ("teach", "predict one photo among 100,000 classes 123 12,500 100 missed"),
         ("bgmm", "novel classes, g~ 240 12.34 1234.56 100.0 12.34 1234.56 1e-06"),

@@ -67,22 +67,27 @@ def train_command(
     name, chosen, data = _training(recipe, benchmark, classes, images, set_, trust, root)
     fabric = choose_hardware(device)
     rows = measure_training(chosen, fabric, data, plain_steps, ConsoleReporter("bench"))
+    plain = next(row.images_per_second for row in rows if row.plain)
     cells = (
         (
             row.name,
             f"{row.images_per_second:,.0f}",
             f"{row.matrix_share:.1%}",
             f"{row.seconds_per_epoch:.2f}",
-            f"{row.compile_seconds:.0f}",
-            f"{row.warm_seconds:.0f}",
-            "-" if math.isnan(row.peak_gigabytes) else f"{row.peak_gigabytes:.1f}",
-            f"{row.images_per_second / rows[-1].images_per_second:.1f}",
+            _known(row.compile_seconds, ".0f"),
+            _known(row.warm_seconds, ".0f"),
+            _known(row.peak_gigabytes, ".1f"),
+            f"{row.images_per_second / plain:.1f}",
         )
         for row in rows
     )
     times = ("s per\nepoch", "cold\nstart s", "warm\nstart s")
     titles = ("", "images/s", "of matrix\nrate", *times, "peak\nGB", "times\nplain")
     print_table(f"base training of {name} on {describe_device(fabric)}", titles, cells)
+
+
+def _known(value: float, form: str) -> str:
+    return "-" if math.isnan(value) else format(value, form)
 
 
 @app.command("profile")

@@ -41,6 +41,7 @@ from fairshot.training.views import ViewSettings
 Batch = tuple[Tensor, Tensor, Tensor]  # two views of some pictures, and their labels
 FEW_IMAGES = 4  # whose work is counted
 WORKERS = min(16, os.cpu_count() or 1)  # of the plain DataLoader
+PLAIN = "plain: "
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,14 @@ class TrainingSpeed:
     images_per_second: float  # through the network, forward and backward
     matrix_share: float  # of the floating-point operations per second of large matrix products
     seconds_per_epoch: float
-    compile_seconds: float  # of a cold start: nothing was compiled before
+    compile_seconds: float  # of a cold start: nothing was compiled before; NaN: not measured
     warm_seconds: float  # the same once what was compiled has been kept
-    peak_gigabytes: float
+    peak_gigabytes: float  # NaN on a CPU
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is the speed of plain code."""
+        return self.name.startswith(PLAIN)
 
 
 def random_pictures(recipe: Recipe, classes: int, images: int) -> LabelledPictures:
@@ -88,7 +94,7 @@ def measure_training(
     for name, compiled in (("float32, eager", False), ("bf16, compiled", True)):
         if fabric.device.type == "cuda" or not compiled:
             train = partial(_train_plainly, recipe, fabric, data, plain_steps, compiled, reporter)
-            rows.append(row(f"plain: PIL in {WORKERS} workers, {name}", train))
+            rows.append(row(f"{PLAIN}PIL in {WORKERS} workers, {name}", train))
     return rows
 
 
@@ -226,4 +232,4 @@ def _train_plainly(
             optimiser.step()
             advance()
     synchronise(fabric)
-    return recipe.training.batch * steps / (time.perf_counter() - began), 0.0, 0.0
+    return recipe.training.batch * steps / (time.perf_counter() - began), nan, nan
