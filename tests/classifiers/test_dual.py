@@ -134,7 +134,7 @@ def test_the_gate_decides_by_biased_scores_of_the_whitened_space():
             cosines["g"] += 0.1
         expected = cosines["g_tilde"] if decided[i] else cosines["g"]
         assert scores[i, c].item() == pytest.approx(expected, abs=1e-5)
-    answers_base = classifier.transferable_scores(TESTS["g"]).argmax(1) < BASE
+    answers_base = classifier.transferable_scores(TESTS).argmax(1) < BASE
     assert torch.equal(decided, answers_base)
     assert 0 < decided.sum() < len(decided)
 
@@ -182,7 +182,7 @@ def test_a_gate_goes_with_bounded_calibration_in_its_own_space():
     plain = torch.cosine_similarity(images[:, None], expected[None], dim=-1).mean(-1)
     biased = gate.novel_bias("unbiased", torch.tensor(1.0)).added_to(plain[:, BASE:])
     torch.testing.assert_close(
-        adapted.transferable_scores(TESTS["g"]),
+        adapted.transferable_scores(TESTS),
         torch.cat([plain[:, :BASE], biased], dim=1),
         rtol=1e-4,
         atol=1e-5,

@@ -30,6 +30,11 @@ def fitted(features, labels, power=None, shrinkage=1.0, share=0.0):
     return TransferableClassifier.whitened(spread, counts, shrinkage, own)
 
 
+def matrices(metrics):
+    """The metrics of base classes (B, V, d, d), written out."""
+    return metrics.common - metrics.roots.mT @ metrics.roots
+
+
 def with_bias(classifier, scores, bias, strength):
     base = classifier.base_classes
     novel = classifier.novel_bias(bias, scores.new_tensor(strength)).added_to(scores[:, base:])
@@ -143,50 +148,67 @@ def inverse_root(matrix):
     return vectors @ np.diag(values**-0.5) @ vectors.T
 
 
-def test_own_metrics_are_the_shrunk_covariance_of_the_class_seen_in_the_whitened_space():
+@pytest.mark.parametrize("width", [4, 40], ids=["more images than features", "fewer images"])
+@pytest.mark.parametrize("kind", [torch.float64, torch.float32], ids=str)
+def test_own_metrics_are_the_shrunk_covariance_of_the_class_seen_in_the_whitened_space(width, kind):
     """A cosine under a class's metric is the cosine after whitening by a mix of pooled and own covariance."""
-    features, labels, share, shrinkage = random(90, 2, 4).abs(), torch.arange(90) % 3, 0.3, 0.7
-    got = fitted(features, labels, 1.0, shrinkage, share).scores(random(5, 2, 4, seed=1).abs())
-    x, images = tukey(features, 1.0).numpy(), tukey(random(5, 2, 4, seed=1).abs(), 1.0).numpy()
+    features, images = random(90, 2, width).abs(), random(5, 2, width, seed=1).abs()
+    labels, share, shrinkage = torch.cat([torch.arange(80) % 3, torch.full((10,), 2)]), 0.3, 0.7
+    got = fitted(features.to(kind), labels, 1.0, shrinkage, share).scores(images.to(kind))
+    x, images = tukey(features, 1.0).numpy(), tukey(images, 1.0).numpy()
     expected = np.zeros((5, 3))
     for view in range(2):
         means = np.array([x[labels == c, view].mean(0) for c in range(3)])
         residual = x[:, view] - means[labels]
         pooled = residual.T @ residual / 90
-        unit = np.trace(pooled) / 4
+        unit = np.trace(pooled) / width
         for c in range(3):
             mine = residual[labels == c]
-            mixed = ((1 - share) * pooled + share * mine.T @ mine / 30) / unit + shrinkage * np.eye(4)
+            own = mine.T @ mine / len(mine)
+            mixed = ((1 - share) * pooled + share * own) / unit + shrinkage * np.eye(width)
             root, centre = inverse_root(mixed), means.mean(0)
             prototype = root @ (means[c] - centre)
             for i in range(5):
                 image = root @ (images[i, view] - centre)
                 norms = np.linalg.norm(image) * np.linalg.norm(prototype)
                 expected[i, c] += image @ prototype / norms / 2
-    np.testing.assert_allclose(got, expected, atol=1e-9)
+    np.testing.assert_allclose(got, expected, atol=1e-9 if kind == torch.float64 else 1e-5)
 
 
 def test_without_a_share_the_metric_is_that_of_the_whitened_space():
     features, labels = random(60, 2, 5).abs(), torch.arange(60) % 3
     spread = WithinClassCovariance.fit(features, labels, 3, power=0.5)
     metrics = ClassCovariances.fit(features, labels, spread, 1.0).metrics(0.0)
-    torch.testing.assert_close(metrics, torch.eye(5).double().expand(3, 2, 5, 5))
+    torch.testing.assert_close(matrices(metrics), torch.eye(5).double().expand(3, 2, 5, 5))
 
 
-def test_lengths_under_metrics_of_several_shares_are_those_under_each():
+@pytest.mark.parametrize("share", [0.1, 0.6])
+def test_lengths_are_those_under_the_metrics_written_out(share):
     features, labels, images = random(60, 2, 5).abs(), torch.arange(60) % 3, random(7, 2, 5, seed=1)
-    own = ClassCovariances.fit(
-        features, labels, WithinClassCovariance.fit(features, labels, 3, power=0.5), 0.7
-    )
-    for share, got in zip((0.1, 0.6), own.squares(images, (0.1, 0.6)), strict=True):
-        expected = torch.einsum("nvd,bvde,nve->nbv", images, own.metrics(share), images)
-        torch.testing.assert_close(got, expected)
-        torch.testing.assert_close(ClassMetrics.of_base(own.metrics(share)).squares(images), expected)
+    metrics = fitted(features, labels, 0.5, 0.7, share).metrics
+    expected = torch.einsum("nvd,bvde,nve->nbv", images, matrices(metrics), images)
+    torch.testing.assert_close(metrics.squares(images), expected)
+
+
+def test_lengths_that_are_known_are_not_computed_again():
+    classifier = fitted(random(40, 2, 6).abs(), torch.arange(40) % 4, *SPACES["own covariance"])
+    tests = random(8, 2, 6, seed=3).abs()
+    squares = classifier.project(tests).squares
+    torch.testing.assert_close(classifier.scores(tests, squares), classifier.scores(tests))
+    torch.testing.assert_close(classifier.scores(tests, 4 * squares), classifier.scores(tests) / 2)
+
+
+def test_metrics_that_were_stored_as_whole_matrices_are_still_read():
+    classifier = fitted(random(40, 2, 6).abs(), torch.arange(40) % 4, *SPACES["own covariance"])
+    tests, tensors = random(8, 2, 6, seed=3).abs(), classifier.tensors()
+    old = {name: value for name, value in tensors.items() if name not in ("metric_common", "metric_roots")}
+    again = classifier.from_tensors(4, old | {"metrics": matrices(classifier.metrics)}, 0.7)
+    torch.testing.assert_close(again.scores(tests), classifier.scores(tests))
 
 
 def test_a_novel_class_borrows_most_from_the_base_class_most_similar_to_it():
     base, raw = torch.eye(3).double()[:, None], random(3, 1, 3, 3)
-    metrics = ClassMetrics.of_base(raw @ raw.mT).extended(base[:1] + 0.1, base)
+    metrics = ClassMetrics.of_matrices(raw @ raw.mT, torch.eye(3).double()).extended(base[:1] + 0.1, base)
     alike = [float(similarity(base[:1] + 0.1, one[None])) for one in base]
     weights = np.exp(16 * np.array(alike))
     borrowed = np.einsum("b,bvde->vde", weights / weights.sum(), raw @ raw.mT)
@@ -208,7 +230,7 @@ def test_margins_compare_each_shot_with_its_class_without_it(space):
     classifier = classifier.extended(classifier.project(shots), labels, range(4, 7))
     metrics = torch.eye(3).double().expand(7, 2, 3, 3)
     if classifier.metrics is not None:
-        metrics = torch.einsum("cb,bvde->cvde", classifier.metrics.shares, classifier.metrics.base)
+        metrics = torch.einsum("cb,bvde->cvde", classifier.metrics.shares, matrices(classifier.metrics))
     x, P, metrics = classifier.values(shots).numpy(), classifier.prototypes.numpy(), metrics.numpy()
 
     def cosine(a, b, metric):

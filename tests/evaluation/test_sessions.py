@@ -6,6 +6,7 @@ import torch
 
 from fairshot.benchmarks import load_stream
 from fairshot.benchmarks.stream import StreamSettings
+from fairshot.classifiers.whitening import ClassMetrics
 from fairshot.evaluation.sessions import run_sessions
 from fairshot.methods import method_named
 from fairshot.models.embedder import ModelSettings
@@ -67,3 +68,22 @@ def test_calibration_comes_before_or_after_the_images_are_classified(monkeypatch
     monkeypatch.setattr(method, "predict", lambda features: calls.append("predict") or predict(features))
     run_sessions(method, STREAM)
     assert calls == ["predict", *expected, *expected]
+
+
+@pytest.mark.parametrize("calibration", [False, True])
+def test_what_holds_for_all_sessions_is_computed_once_per_test_image(monkeypatch, calibration):
+    chosen = {"gate": "constant", "gate_strength": 0.1, "whitening": True, "class_covariance_share": 0.3}
+    chosen |= {"sr_width": 8, "calibration": calibration, "recognised_by": "answers", "threshold": 0.1}
+    anew, once, measured = untrained("sss", **chosen), untrained("sss", **chosen), []
+    monkeypatch.setattr(anew, "precomputed", lambda _: {})
+    expected, squares = run_sessions(anew, STREAM), ClassMetrics.squares
+    monkeypatch.setattr(
+        ClassMetrics, "squares", lambda own, values: measured.append(len(values)) or squares(own, values)
+    )
+    got = run_sessions(once, STREAM)
+    shots = [len(one.train.labels) for one in STREAM.sessions[1:]]
+    assert sum(measured) == len(got.labels) + sum(shots)
+    for one, other in zip(got.confusions, expected.confusions, strict=True):
+        assert one.tolist() == other.tolist()
+    assert got.novel_only == expected.novel_only
+    assert set(got.features) == {"g", "g_tilde"}  # the files of a run are as they were

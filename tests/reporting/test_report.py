@@ -165,6 +165,7 @@ def test_page_says_what_made_it(report):
         assert f"seed {result.seed}" in text
         assert f"Python {result.environment.python}" in text
         assert f"fairshot {result.environment.packages['fairshot']}" in text
+        assert result.environment.software in text
         assert result.environment.device in text
     for measure in (*SESSION_MEASURES, *SUMMARY_MEASURES):
         assert measure.meaning in text

@@ -2,9 +2,10 @@
 
 import pytest
 
+from fairshot.evaluation.result import Result
 from fairshot.studies.published import published
 from fairshot.studies.reproducibility import judge
-from support.results_factory import make_even_result
+from support.results_factory import make_even_result, make_result
 
 
 def test_the_mean_over_seeds_is_compared_with_the_own_publication():
@@ -14,10 +15,53 @@ def test_the_mean_over_seeds_is_compared_with_the_own_publication():
     )
     assert verdict.own == own
     assert verdict.rerun is not None
-    assert verdict.gap == pytest.approx(-0.5)
-    assert verdict.text == "within 1 point"
+    assert verdict.gaps["overall"] == pytest.approx(-0.5)
+    assert (verdict.text, verdict.missed) == ("within 1 point", "overall by 0.50")
     assert judge([make_even_result("teen", own.average - 1.02)]).text == "not reached"
     assert judge([make_even_result("teen", own.average)]).text == "reached"
+
+
+def with_accuracies(base: list[int], novel: list[int]) -> Result:
+    """SSS on CIFAR-100, with accuracies of base and of novel classes in percent, from session 0 and 1 on."""
+    result = make_even_result("sss", 50)
+    for matrix, of_base, of_novel in zip(result.confusions, base, [0, *novel], strict=True):
+        for row, line in enumerate(matrix):
+            right = of_base if row < 60 else of_novel
+            line[:] = [0] * len(line)
+            line[row], line[row - 1] = right, 100 - right
+    return result
+
+
+def test_a_row_is_reached_only_if_its_harmonic_mean_is():
+    row = published().of("sss", "cifar100", 9)[0]
+    verdict = judge([with_accuracies([85] * 9, [45] * 8)])
+    assert verdict.gaps["overall"] > 0
+    expected = []
+    for t, (overall, novel) in enumerate(zip(row.overall[1:], row.inc, strict=True), start=1):
+        base = (overall * (60 + 5 * t) - novel * 5 * t) / 60
+        expected.append(2 / (1 / base + 1 / novel))
+    theirs = sum(expected) / 8
+    assert verdict.published_harmonic == pytest.approx(theirs)
+    missed = round(theirs, 2) - round(2 / (1 / 85 + 1 / 45), 2)
+    assert verdict.gaps["harmonic mean"] == pytest.approx(-missed)
+    assert (verdict.text, verdict.missed) == ("not reached", f"harmonic mean by {missed:.2f}")
+    assert judge([with_accuracies([85] * 9, [60] * 8)]).text == "reached"
+    both = judge([with_accuracies([79, *[73] * 8], [52] * 8)])
+    assert both.text == "within 1 point"
+    assert set(both.gaps) == {"overall", "harmonic mean"}
+    assert all(-1 <= gap < 0 for gap in both.gaps.values())
+
+
+def test_the_harmonic_mean_of_a_run_follows_from_its_overall_and_novel_accuracies():
+    result = make_result(benchmark="cifar100", sizes=(60, *[5] * 8), per_class=100)
+    sessions = result.metrics.sessions
+    row = published().of("sss", "cifar100", 9)[0]
+    printed = row.model_copy(
+        update={"overall": [one.overall for one in sessions], "inc": [one.inc for one in sessions[1:]]}
+    )
+    images = judge([result]).images
+    assert images == [6000, *[500] * 8]
+    assert printed.harmonic_average(images) == pytest.approx(result.metrics.harmonic_mean_avg)
 
 
 @pytest.mark.parametrize(
@@ -25,4 +69,4 @@ def test_the_mean_over_seeds_is_compared_with_the_own_publication():
 )
 def test_own_pictures_and_shuffled_classes_have_no_published_rows(recipe):
     verdict = judge([make_even_result("teen", 60, recipe=recipe)])
-    assert (verdict.own, verdict.rerun, verdict.gap) == (None, None, None)
+    assert (verdict.own, verdict.rerun, verdict.gaps) == (None, None, {})

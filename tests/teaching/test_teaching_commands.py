@@ -449,7 +449,7 @@ def test_adaptation_moves_within_bounds_and_can_be_undone(tmp_path: Path, gate: 
     assert torch.equal(*tilde)  # h~ is left alone
     nearest = (directions(P) - directions(P)[yak]).norm(dim=1).sort().values[1]
     assert (directions(moved)[yak] - directions(P)[yak]).norm() < 0.2 * nearest * 1.01
-    shown = store.network.embed(store.read(drawings("emu", 9)).pictures)["g"]
+    shown = store.network.embed(store.read(drawings("emu", 9)).pictures)
     scores = [each.classifier.transferable_scores(shown) for each in (before[1], after[1])]
     differ = (scores[0] != scores[1]).any(0)
     assert differ[yak]  # with a gate, in its own space

@@ -15,10 +15,12 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairshot.errors import BadInput, UserError
+from fairshot.errors import BadInput, PathUnusable, UserError
 from fairshot.teaching import Store, database, errors
+from fairshot.teaching.base_classifier import read_classifier
 from fairshot.teaching.database import DATABASE
 from fairshot.teaching.names import checked_name
+from fairshot.teaching.network import write_tensors
 from fairshot.teaching.photos import fingerprint
 from fairshot.teaching.snapshot import ClassRow
 from support.stores import drawings, make_store, network, store_spec
@@ -433,3 +435,19 @@ def test_the_last_class_is_forgotten_after_unlabelled_images_moved_it(tmp_path: 
         assert store.classes() == []
         store.undo()
         assert [info.name for info in store.classes()] == ["elk"]
+
+
+def test_metrics_are_read_as_whole_matrices_too_and_not_of_more_ranks_than_features(tmp_path):
+    net, path = network(), tmp_path / "classifier.safetensors"
+    classifier = store_spec(net, NAMES, **GATES["class covariance"]).classifier
+    tensors = classifier.tensors()
+    common, roots = tensors.pop("gate.metric_common"), tensors.pop("gate.metric_roots")
+    write_tensors(path, tensors | {"gate.metrics": common - roots.mT @ roots}, classifier.settings)
+    shown = {"g": torch.rand(5, *net.shape), "g_tilde": torch.rand(5, *net.shape_tilde)}
+    expected = classifier.decide(shown).scores
+    torch.testing.assert_close(read_classifier(path, net).decide(shown).scores, expected, atol=1e-4, rtol=0)
+    views, width = net.shape
+    wide = {"gate.metric_common": common, "gate.metric_roots": torch.zeros(3, views, width + 1, width)}
+    write_tensors(path, tensors | wide, classifier.settings)
+    with pytest.raises(PathUnusable, match=r"gate\.metric_roots"):
+        read_classifier(path, net)

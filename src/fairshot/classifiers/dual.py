@@ -9,7 +9,8 @@ classes, extended by shots, adapted by unlabelled features, and asked by `decide
     answers = classifier.decide(test).scores.argmax(1)
 
 Features are a mapping of "g" (N, V, d) and "g_tilde" (N, V, d~), V views of each image; labelled images may
-have "weights" (N,) too, which prototypes without a gate are made with.
+have "weights" (N,) too, which prototypes without a gate are made with. Images that are asked about after
+several sessions may have what `precomputed` returned.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ class DualClassifier:
             ids = torch.arange(len(g), device=g.device) + memory.shown
             return replace(self, memory=bounded_calibration.absorb(memory, g, ids, settings.bounds))
         if settings.recognised_by == "answers":
-            answers, bare = self.decide(features).scores.argmax(1), self._bare_scores(g)
+            answers, bare = self.decide(features).scores.argmax(1), self._bare_scores(features)
             certainty = bare.gather(1, answers[:, None])[:, 0]
             absorbed_by = absorbing(answers, certainty, settings.threshold, settings.at_most)
         else:
@@ -167,7 +168,7 @@ class DualClassifier:
 
     def scores(self, features: Features) -> Scores:
         """Return the scores of all kinds of features by which the rule decides."""
-        rule, transferable = self.settings.decision, self.transferable_scores(features["g"])
+        rule, transferable = self.settings.decision, self.transferable_scores(features)
         if rule == "transferable_only":  # the rule does not ask for the others
             return Scores(transferable, transferable)
         pre = self._pre_scores(features) if rule == "pre" else None
@@ -177,16 +178,21 @@ class DualClassifier:
         """Decide by scores (N, C) of both kinds of features."""
         return combine(self.settings.decision, transferable, specific, self.base_classes, pre)
 
-    def transferable_scores(self, g: Tensor) -> Tensor:
+    def transferable_scores(self, features: Features) -> Tensor:
         """Return the scores of g by h (N, C), with the bias of the gate if there is one."""
-        bare = self._bare_scores(g)
+        bare = self._bare_scores(features)
         return bare if self.gate is None else self.with_bias(bare)
 
-    def _bare_scores(self, g: Tensor) -> Tensor:
+    def _bare_scores(self, features: Features) -> Tensor:
         """Return the scores of g by h (N, C), without bias."""
         if self.gate is None:
-            return similarity_to(g, self._directions, self.classes)
-        return self._calibrated_gate.scores(g)
+            return similarity_to(features["g"], self._directions, self.classes)
+        return self._calibrated_gate.scores(features["g"], features.get("squares"))
+
+    def precomputed(self, features: Features) -> dict[str, Tensor]:
+        """Return what the base session alone decides about images, to be given beside their features."""
+        squares = None if self.gate is None else self.gate.project(features["g"]).squares
+        return {} if squares is None else {"squares": squares}
 
     def with_bias(self, scores: Tensor) -> Tensor:
         """Add the bias of the gate to scores of g (N, C) that have none."""

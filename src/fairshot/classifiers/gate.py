@@ -56,12 +56,11 @@ class TransferableClassifier:
         covariance: WithinClassCovariance,
         counts: Tensor,
         shrinkage: float,
-        metrics: Tensor | None = None,
+        metrics: ClassMetrics | None = None,
     ) -> TransferableClassifier:
         """Make the classifier of the base classes in the whitened space, each with its own metric or none."""
         space = covariance.whitening(shrinkage)
-        own = None if metrics is None else ClassMetrics.of_base(metrics)
-        return cls.of_base(space.transform_tukey(covariance.means), counts, space, own)
+        return cls.of_base(space.transform_tukey(covariance.means), counts, space, metrics)
 
     @classmethod
     def of_base(
@@ -78,7 +77,11 @@ class TransferableClassifier:
         """Return what `tensors` was taken from; the power is a setting."""
         own = dict(tensors)
         space = Whitening(power, own.pop("centre"), own.pop("matrix")) if "matrix" in own else None
-        metrics = ClassMetrics(own.pop("metrics"), own.pop("metric_shares")) if "metrics" in own else None
+        metrics = None
+        if "metrics" in own:
+            metrics = ClassMetrics.of_matrices(own["metrics"], own["metric_shares"])
+        elif "metric_roots" in own:
+            metrics = ClassMetrics(own["metric_common"], own["metric_roots"], own["metric_shares"])
         prototypes, counts, noise, margins = (own[name] for name in LEARNT)
         return cls(base_classes, space, metrics, prototypes, counts, noise, margins)
 
@@ -86,7 +89,7 @@ class TransferableClassifier:
         """Return all that has been learnt."""
         learnt = {name: getattr(self, name) for name in LEARNT}
         if self.metrics is not None:
-            learnt |= {"metrics": self.metrics.base, "metric_shares": self.metrics.shares}
+            learnt |= {f"metric_{name}": value for name, value in vars(self.metrics).items()}
         if self.space is not None:
             learnt |= {"centre": self.space.centre, "matrix": self.space.matrix}
         return learnt
@@ -95,16 +98,18 @@ class TransferableClassifier:
         """Project features g (N, V, d) into the space of comparison."""
         return g if self.space is None else self.space.transform(g)
 
-    def project(self, g: Tensor) -> Projected:
-        """Project features g (N, V, d), with all that comparing them needs."""
+    def project(self, g: Tensor, squares: Tensor | None = None) -> Projected:
+        """Project features g (N, V, d), with all that comparing them needs; squared lengths may be known."""
         values = self.values(g)
-        return Projected(values, None if self.metrics is None else self.metrics.squares(values))
+        if squares is None and self.metrics is not None:
+            squares = self.metrics.squares(values)
+        return Projected(values, squares)
 
-    def scores(self, g: Tensor) -> Tensor:
+    def scores(self, g: Tensor, squares: Tensor | None = None) -> Tensor:
         """Return the similarity of features g (N, V, d) to each class (N, C), without bias."""
         if self.metrics is None:
             return similarity_to(self.values(g), self._directions, len(self.prototypes))
-        return self.similarity(self.project(g), range(len(self.prototypes)))
+        return self.similarity(self.project(g, squares), range(len(self.prototypes)))
 
     @cached_property
     def _directions(self) -> Tensor:

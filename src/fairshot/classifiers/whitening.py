@@ -5,12 +5,12 @@ Both are learnt from the training features of base classes; a novel class borrow
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
+from torch.nn.utils.rnn import pad_sequence
 
 from fairshot.classifiers.prototypes import prototypes
 from fairshot.classifiers.similarity import similarity
@@ -71,8 +71,8 @@ class WithinClassCovariance:
 class ClassCovariances:
     """The covariance of each base class in a whitened space, shrunk as it was for all."""
 
-    variances: Tensor  # (B, V, d) along the principal directions
-    directions: Tensor  # (B, V, d, d) in columns
+    shrunk: Tensor  # (V, d, d) what shrinkage adds to each
+    roots: Tensor  # (B, V, r, d) each times itself is the covariance of a class, of rank r at most
 
     @classmethod
     def fit(
@@ -80,46 +80,46 @@ class ClassCovariances:
     ) -> ClassCovariances:
         """Learn from the training features (N, V, d); the common covariance is known."""
         matrix = covariance.whitening(shrinkage).matrix
-        values = torch.einsum(
-            "nvd,vde->nve", tukey(features, covariance.power) - covariance.means[labels], matrix
-        )
-        own = []
-        for label in range(len(covariance.means)):
-            residual = values[labels == label]
-            own.append(torch.einsum("nvd,nve->vde", residual, residual) / (len(residual) * covariance.unit))
-        return cls(*torch.linalg.eigh(torch.stack(own) + shrinkage * matrix @ matrix))
+        residuals = tukey(features, covariance.power) - covariance.means[labels]
+        values = torch.einsum("nvd,vde->vne", residuals, matrix) / covariance.unit.sqrt()
+        own = [values[:, labels == label] for label in range(len(covariance.means))]
+        # With more images than features a triangle says as much.
+        roots = [torch.linalg.qr(each / each.shape[1] ** 0.5, mode="r").R.transpose(0, 1) for each in own]
+        return cls(shrinkage * matrix @ matrix, pad_sequence(roots, batch_first=True).transpose(1, 2))
 
-    def _scales(self, share: float) -> Tensor:
-        """Invert the covariance along its directions: a share is the class's own, the rest the identity."""
-        return 1 / (1 - share + share * self.variances.clamp(min=0))
+    def metrics(self, share: float) -> ClassMetrics:
+        """Return the inverse covariances, of which a share is the class's own, the rest the identity.
 
-    def metrics(self, share: float) -> Tensor:
-        """Return, for each base class, a metric (B, V, d, d) that knows a share of its own covariance."""
-        return self.directions * self._scales(share)[..., None, :] @ self.directions.mT
-
-    def squares(self, values: Tensor, shares: Sequence[float]) -> Tensor:
-        """Squared lengths of values (N, V, d) under these metrics, (S, N, B, V) for several shares at once.
-
-        The metrics of one class share their directions, so this takes little longer than for one share.
+        A class of few images changes what is common to all by a matrix of their rank (Woodbury).
         """
-        scales = torch.stack([self._scales(share) for share in shares], dim=-1)
-        by_view = values.transpose(0, 1)
-        of_class = zip(self.directions, scales, strict=True)
-        found = [(by_view @ directions).square_() @ scale for directions, scale in of_class]
-        return torch.stack(found).permute(3, 2, 0, 1).contiguous()
+        identity = torch.eye(self.shrunk.shape[-1]).to(self.shrunk)
+        common = torch.linalg.inv((1 - share) * identity + share * self.shrunk)
+        roots = share**0.5 * self.roots
+        changed = roots @ common
+        factor = torch.linalg.cholesky(torch.eye(roots.shape[2]).to(roots) + changed @ roots.mT)
+        taken = torch.linalg.solve_triangular(factor, changed, upper=False).contiguous()
+        return ClassMetrics.of_base(common.contiguous(), taken)
 
 
 @dataclass(frozen=True, eq=False)
 class ClassMetrics:
     """A metric for each class: base classes have their own, a novel class borrows from those like it."""
 
-    base: Tensor  # (B, V, d, d)
+    common: Tensor  # (V, d, d) less the product of `roots` with themselves: the metrics of base classes
+    roots: Tensor  # (B, V, r, d)
     shares: Tensor  # (C, B) of the metrics of base classes in that of each class
 
     @classmethod
-    def of_base(cls, base: Tensor) -> ClassMetrics:
+    def of_base(cls, common: Tensor, roots: Tensor) -> ClassMetrics:
         """Give each base class its own metric alone."""
-        return cls(base, torch.eye(len(base), dtype=base.dtype, device=base.device))
+        return cls(common, roots, torch.eye(len(roots), dtype=roots.dtype, device=roots.device))
+
+    @classmethod
+    def of_matrices(cls, metrics: Tensor, shares: Tensor) -> ClassMetrics:
+        """Take metrics as whole matrices (B, V, d, d), which files have had."""
+        above = 1.01 * metrics.abs().sum(-1).amax()  # every eigenvalue
+        common = above * torch.eye(metrics.shape[-1]).to(metrics).expand_as(metrics[0])
+        return cls(common.clone(), torch.linalg.cholesky(common - metrics, upper=True), shares)
 
     def extended(self, fresh: Tensor, base: Tensor) -> ClassMetrics:
         """Let novel classes (K, V, d) borrow from the base classes (B, V, d) similar to them."""
@@ -128,20 +128,20 @@ class ClassMetrics:
 
     def squares(self, values: Tensor) -> Tensor:
         """Squared lengths of values (N, V, d) under the metric of each base class, (N, B, V)."""
-        weighted = (torch.einsum("nvd,vde->nve", values, one.to(values)) for one in self.base)
-        return torch.stack([(each * values).sum(-1) for each in weighted], dim=1)
+        views = values.transpose(0, 1)
+        common = (views @ self.common.to(values) * views).sum(-1)
+        own = [(views @ roots.to(values).mT).square_().sum(-1) for roots in self.roots]
+        return (common - torch.stack(own)).permute(2, 0, 1)
 
     def weighted(self, prototypes: Tensor) -> Tensor:
         """Multiply the prototypes (C, V, d) of all classes by their metrics, in float64.
 
         There the order of the classes does not show.
         """
-        P, shares = prototypes.double(), self.shares.double()
-        found = torch.zeros_like(P)
-        for metric, share in zip(self.base, shares.T, strict=True):
-            some = share.nonzero()[:, 0]  # base classes keep to their own metric
-            found[some] += share[some, None, None] * torch.einsum("kvd,vde->kve", P[some], metric.double())
-        return found
+        P, roots = prototypes.double(), self.roots.double()
+        along = torch.einsum("cvd,bvrd->cbvr", P, roots) * self.shares.double()[..., None, None]
+        common = torch.einsum("cvd,vde->cve", P, self.common.double())
+        return common - torch.einsum("cbvr,bvrd->cvd", along, roots)
 
 
 def _eigh(matrices: Tensor) -> tuple[Tensor, Tensor]:

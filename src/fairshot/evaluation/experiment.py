@@ -133,6 +133,7 @@ def _run(
 ) -> Result | None:
     """Train or load the base session, go through the other sessions, write what came of it."""
     log.open()
+    environment = Environment.current(describe_device(options.fabric))  # files may change meanwhile
     began = time.monotonic()
     trainer = Trainer(
         fabric=options.fabric,
@@ -166,7 +167,7 @@ def _run(
     }
     _write_features(outcome, method.base_classes, options.out)
     trained_for = _trained_for(trainer, options.base)
-    result = _result(recipe, stream, options, method, outcome, seconds, curve, trained_for)
+    result = _result(recipe, stream, options, method, outcome, seconds, environment, curve, trained_for)
     result.write(options.out)
     log.log_training(trainer.history)  # of checkpoints, if an earlier call did not log them
     log.log_result(result)
@@ -235,6 +236,7 @@ def _result(
     method: Method[Any],
     outcome: Outcome,
     seconds: dict[str, float],
+    environment: Environment,
     curve: bytes,
     trained_for: dict[str, Any],
 ) -> Result:
@@ -250,7 +252,7 @@ def _result(
         novel_only=outcome.novel_only,
         transductive=method.transductive,
         seconds=seconds,
-        environment=Environment.current(describe_device(options.fabric)),
+        environment=environment,
         base=None if options.base is None else str(options.base),
         pictures=Split.read(options.out).pictures if split_of(options.out) else "",
         training_sha256=hashlib.sha256(curve).hexdigest(),

@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 from fairshot.benchmarks.pictures import Ints
 from fairshot.documents import Document, read_model, write_json
 from fairshot.errors import NoRun
+from fairshot.evaluation.checkout import checkout_of
 from fairshot.evaluation.metrics import Metrics, metrics_from_confusions
 from fairshot.evaluation.run_folder import RESULT
 from fairshot.training.loop import Budget
@@ -31,6 +32,8 @@ class Environment(Document):
     packages: dict[str, str]
     device: str
     cores: int
+    commit: str | None = None  # of the checkout that the package ran from, if git knows one
+    changed: bool | None = None  # whether the package differed from that commit
 
     @classmethod
     def current(cls, device: str) -> Environment:
@@ -41,9 +44,23 @@ class Environment(Document):
                 packages[name] = metadata.version(name)
             except metadata.PackageNotFoundError:
                 packages[name] = "not installed as a package"
+        checkout = checkout_of()
         return cls(
-            python=platform.python_version(), packages=packages, device=device, cores=os.cpu_count() or 1
+            python=platform.python_version(),
+            packages=packages,
+            device=device,
+            cores=os.cpu_count() or 1,
+            commit=checkout and checkout.commit,
+            changed=checkout and checkout.changed,
         )
+
+    @property
+    def software(self) -> str:
+        """Python, the packages, and the commit of this one, in words."""
+        parts = [f"Python {self.python}", *(f"{name} {number}" for name, number in self.packages.items())]
+        if self.commit is not None:
+            parts.append(f"commit {self.commit[:12]}{' with changes' if self.changed else ''}")
+        return ", ".join(parts)
 
 
 class Result(Document):

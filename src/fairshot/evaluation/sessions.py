@@ -34,25 +34,28 @@ def run_sessions(method: Method[Any], stream: Stream, reporter: Reporter = SILEN
     after they are classified; classify. Where the network is frozen, each test image is embedded once.
     """
     outcome = Outcome()
+    known: Features = {}  # of the test images, beside their features
     with reporter.track("sessions", len(stream.sessions)) as advance:
         for t, session in enumerate(stream.sessions):
             if t > 0:
                 method.learn(session.train)
             if method.frozen:
-                _append(outcome.features, method.embed(session.test.pictures))
+                embedded = method.embed(session.test.pictures)
+                _append(outcome.features, embedded)
+                _append(known, method.precomputed(embedded))
             else:
                 outcome.features = method.embed(stream.seen_test(t).pictures)
             if not all(bool(value.isfinite().all()) for value in outcome.features.values()):
                 raise NotFinite(t, "the features of test images")
             outcome.labels = np.concatenate([outcome.labels, session.test.labels])
-            adapts = t > 0 and method.transductive
+            adapts, features = t > 0 and method.transductive, outcome.features | known
             if adapts and not method.classifies_first:
-                method.adapt(outcome.features)
-            answers = method.predict(outcome.features).cpu().numpy()
+                method.adapt(features)
+            answers = method.predict(features).cpu().numpy()
             outcome.confusions.append(confusion_matrix(outcome.labels, answers, stream.seen_classes(t)))
-            outcome.novel_only.append(_novel_only(method, outcome, t) if t > 0 else None)
+            outcome.novel_only.append(_novel_only(method, features, outcome.labels, t) if t > 0 else None)
             if adapts and method.classifies_first:
-                method.adapt(outcome.features)
+                method.adapt(features)
             advance()
     return outcome
 
@@ -62,12 +65,12 @@ def _append(features: Features, more: Features) -> None:
         features[name] = torch.cat([features[name], value]) if name in features else value
 
 
-def _novel_only(method: Method[Any], outcome: Outcome, session: int) -> float:
+def _novel_only(method: Method[Any], features: Features, labels: Ints, session: int) -> float:
     """Accuracy in % on incremental classes when base classes may not be answered."""
-    novel = torch.from_numpy(np.flatnonzero(outcome.labels >= method.base_classes))
-    chosen = {name: value[novel.to(value.device)] for name, value in outcome.features.items()}
+    novel = torch.from_numpy(np.flatnonzero(labels >= method.base_classes))
+    chosen = {name: value[novel.to(value.device)] for name, value in features.items()}
     scores = method.scores(chosen, novel_only=True)
     if scores.isnan().any():
         raise NotFinite(session, "the scores of test images")
     answers = scores.argmax(dim=1).cpu()
-    return 100 * float((answers == torch.from_numpy(outcome.labels)[novel]).float().mean())
+    return 100 * float((answers == torch.from_numpy(labels)[novel]).float().mean())

@@ -68,7 +68,6 @@ def run_card(run: Path, repo: str, licence: str | None) -> str:
         result=result,
         sessions=table(["session", *(each.title for each in SESSION_MEASURES)], sessions),
         summary=table(["measure", "value", "meaning"], measures),
-        packages=", ".join(f"{name} {number}" for name, number in result.environment.packages.items()),
         recipe=read_yaml_text(run / RECIPE).rstrip(),
     )
 

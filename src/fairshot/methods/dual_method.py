@@ -144,6 +144,10 @@ class DualMethod(Method[SettingsT], Generic[SettingsT]):
         """Return the scores of the features that decide (Algorithm 1)."""
         return self.classifier.decide(features, novel_only).scores
 
+    def precomputed(self, features: Features) -> Features:
+        """Return the lengths of images under the metrics of base classes, if these have their own."""
+        return self.classifier.precomputed(features)
+
     @property
     def seen_classes(self) -> int:
         """How many classes h knows."""

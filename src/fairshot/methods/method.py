@@ -106,6 +106,14 @@ class Method(ABC, Generic[SettingsT]):
         from the features, not from a decision biased towards base classes.
         """
 
+    def precomputed(self, features: Features) -> Features:
+        """Return what `scores` and `adapt` may be given beside the features and need in every session.
+
+        It must hold for all sessions. Most methods have nothing that would take long.
+        """
+        del features
+        return {}
+
     @property
     @abstractmethod
     def seen_classes(self) -> int:

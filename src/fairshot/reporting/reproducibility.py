@@ -16,22 +16,25 @@ from fairshot.reporting.measures import HARMONIC_AVG, INC_AVG, LAST, OVERALL, OV
 from fairshot.reporting.runs import find_runs, read_run
 from fairshot.reporting.tables import significance_table
 from fairshot.studies.published import PublishedRow
-from fairshot.studies.reproducibility import REASONS, Verdict, judge, read_reasons
+from fairshot.studies.reproducibility import HARMONIC, OVERALL_AVERAGE, REASONS, Verdict, judge, read_reasons
 
 PAGE = "REPRODUCIBILITY.md"
 NO_REASON = f"No reason is known yet; write one into `{REASONS}`."
 OVERVIEW = (
-    *("method", "verdict", "ours", "own publication", "paper of SSS", "difference"),
-    *("novel", "novel, published", "harmonic mean", "images"),
+    *("method", "verdict", "overall", "own publication", "paper of SSS", "harmonic mean"),
+    *("harmonic, published", "novel", "novel, published", "images"),
 )
+SECTION = ("", "backbone", "epochs", "session 0", "average", "last", "novel", "harmonic mean")
 INTRODUCTION = """
 Written{by} from the runs of that folder. Overall accuracy in percent: of session 0,
 averaged over all sessions, and of the last one; novel: that of novel classes (Inc), averaged over the
 sessions; mean ± standard deviation where there are several seeds; images: through the network in the base
 session. Ranked by harmonic mean. Always the last epoch. The verdict compares
 the overall averages, with the method's own publication where we know its figures and else with the row that
-the paper of SSS prints for it: **reached**, **within 1 point**, or **not reached**. A method may reach its
-overall accuracy and yet favour base classes more than was published: hence the novel columns. Backbones and
+the paper of SSS prints for it; and the harmonic means, as they follow from the first of these rows that has
+novel accuracies, since a method may reach its overall accuracy and yet favour base classes more than was
+published. **Reached** if neither is missed, **within 1 point** if each by no more than that, or
+**not reached**; what is missed is named. Backbones and
 budgets differ between the rows; they are named. Seconds are what each run recorded: runs that share a device
 take longer than one that has it to itself.
 """
@@ -64,21 +67,24 @@ def write_reproducibility(folder: Path, out: Path | None = None, command: str = 
 
 def _overview_row(group: Group, verdict: Verdict) -> list[str]:
     theirs = [_number(row.average if row else None) for row in (verdict.own, verdict.rerun)]
-    gap = "" if verdict.gap is None else f"{verdict.gap:+.2f}"
-    shown = (OVERALL_AVG, INC_AVG, HARMONIC_AVG)
-    ours, novel, harmonic = (spread_text(group.summary(measure.pick)) for measure in shown)
+    shown = (OVERALL_AVG, HARMONIC_AVG, INC_AVG)
+    overall, harmonic, novel = (spread_text(group.summary(measure.pick)) for measure in shown)
     known = conditions(group).values
     return [
         group.label,
-        verdict.text,
-        ours,
+        _in_words(verdict),
+        overall,
         *theirs,
-        gap,
+        harmonic,
+        _number(verdict.published_harmonic),
         novel,
         _number(verdict.published_novel),
-        harmonic,
         known["images"],
     ]
+
+
+def _in_words(verdict: Verdict) -> str:
+    return f"{verdict.text}: {verdict.missed}" if verdict.missed else verdict.text
 
 
 def _section(group: Group, verdict: Verdict, reasons: Mapping[str, str], folders: Sequence[str]) -> list[str]:
@@ -86,46 +92,52 @@ def _section(group: Group, verdict: Verdict, reasons: Mapping[str, str], folders
     seeds = ", ".join(str(result.seed) for result in group.results)
     unlabelled = ", unlabelled test images used" if group.results[0].transductive else ""
     label = f"ours, seed{'s' * (len(group.results) > 1)} {seeds}{unlabelled}"
-    summaries = [group.summary(measure.pick) for measure in (OVERALL_AVG, LAST, INC_AVG)]
+    summaries = [group.summary(measure.pick) for measure in (OVERALL_AVG, LAST, INC_AVG, HARMONIC_AVG)]
     ours = map(spread_text, (group.session(0, OVERALL.pick), *summaries))
     rows = [
         [label, known["backbone"], known["epochs"], *ours],
-        _published_row(verdict.own, verdict.own.own if verdict.own else "", "own publication"),
-        _published_row(verdict.rerun, verdict.rerun.source if verdict.rerun else "", "paper of SSS"),
+        _published_row(verdict, verdict.own, verdict.own.own if verdict.own else "", "own publication"),
+        _published_row(verdict, verdict.rerun, verdict.rerun.source if verdict.rerun else "", "paper of SSS"),
     ]
     reason = reasons.get(group.label, reasons.get(group.results[0].method))
     device = " and ".join(sorted({result.environment.device for result in group.results}))
     logs = ", ".join(f"`{name}/{LOG}`" for name in folders)
     return [
         f"### {group.label}",
-        markdown.table(["", "backbone", "epochs", "session 0", "average", "last", "novel"], rows),
+        markdown.table(SECTION, rows),
         f"**{verdict.text.capitalize()}.**{_explanation(verdict, reason)}",
         "\n".join(f"    {result.command}" for result in group.results),
         f"{_times(group)}, on {device}. Logs: {logs}.",
     ]
 
 
-def _published_row(row: PublishedRow | None, source: str | None, whose: str) -> list[str]:
+def _published_row(verdict: Verdict, row: PublishedRow | None, source: str | None, whose: str) -> list[str]:
     if row is None:
-        return [f"{whose}: no row known to us", *[""] * 6]
+        return [f"{whose}: no row known to us", *[""] * (len(SECTION) - 1)]
     unlabelled = ", unlabelled test images used" if row.transductive else ""
-    numbers = (row.overall[0], row.average, row.overall[-1], row.inc_average)
+    harmonic = row.harmonic_average(verdict.images)
+    numbers = (row.overall[0], row.average, row.overall[-1], row.inc_average, harmonic)
     return [f"{source}{unlabelled}", row.backbone, "", *map(_number, numbers)]
 
 
 def _explanation(verdict: Verdict, reason: str | None) -> str:
-    if verdict.gap is None:
+    if not verdict.gaps:
         return ""
     against = "its own publication" if verdict.own else "the row in the paper of SSS"
-    side = "above" if verdict.gap >= 0 else "below"
-    text = f" The average is {abs(verdict.gap):.2f} points {side} {against}."
+    text = f" The average is {_distance(verdict.gaps[OVERALL_AVERAGE])} {against}."
+    if HARMONIC in verdict.gaps:
+        row = verdict.with_novel
+        whose = "its own publication" if row is not None and row.own else "the row in the paper of SSS"
+        text += f" The harmonic mean is {_distance(verdict.gaps[HARMONIC])} what follows from {whose}."
     if verdict.novel is not None and verdict.published_novel is not None:
-        lead = verdict.novel - verdict.published_novel
-        side = "above" if lead >= 0 else "below"
-        text += f" Novel classes are {abs(lead):.2f} points {side} the published row."
+        text += f" Novel classes are {_distance(verdict.novel - verdict.published_novel)} the published row."
     if reason or verdict.text == "not reached":
         text += f" {reason.strip() if reason else NO_REASON}"
     return text
+
+
+def _distance(lead: float) -> str:
+    return f"{abs(lead):.2f} points {'above' if lead >= 0 else 'below'}"
 
 
 def _times(group: Group) -> str:

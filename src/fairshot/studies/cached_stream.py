@@ -89,10 +89,11 @@ class FeatureBank:
             yield self._projection(Space(power, shrinkage), classifier, Projected(values))
         if some := [share for share in shares if share]:
             own = ClassCovariances.fit(self.train_g, self.train_labels, covariance, shrinkage)
-            for share, squares in zip(some, own.squares(values, some), strict=True):
+            for share in some:
                 metrics = own.metrics(share)
                 classifier = TransferableClassifier.whitened(covariance, self.counts, shrinkage, metrics)
-                yield self._projection(Space(power, shrinkage, share), classifier, Projected(values, squares))
+                images = Projected(values, metrics.squares(values))
+                yield self._projection(Space(power, shrinkage, share), classifier, images)
 
     def _projection(
         self, space: Space | None, classifier: TransferableClassifier, images: Projected

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -12,8 +12,9 @@ from fairshot.errors import FileRefused
 from fairshot.evaluation.result import Result
 from fairshot.studies.published import PublishedRow, published
 
+OVERALL_AVERAGE, HARMONIC = "overall", "harmonic mean"  # the figures that are judged
 REASONS = "verdicts.yaml"  # beside the runs, written by hand: method, or name on the page -> why not reached
-CLOSE = 1.0  # points of average overall accuracy
+CLOSE = 1.0  # points, of every figure
 
 
 @dataclass(frozen=True)
@@ -22,29 +23,54 @@ class Verdict:
 
     average: float  # our overall accuracy, averaged over sessions and seeds
     novel: float | None  # our accuracy of novel classes, averaged over sessions and seeds
+    harmonic: float | None  # our harmonic mean, averaged over sessions and seeds
     own: PublishedRow | None  # of the method's own publication
     rerun: PublishedRow | None  # of the paper of SSS
+    images: Sequence[int]  # that test the classes of each session
 
     @property
-    def gap(self) -> float | None:
-        """Our average less the published one, as it reads with two digits."""
-        row = self.own or self.rerun
-        return None if row is None else round(round(self.average, 2) - round(row.average, 2), 2)
+    def with_novel(self) -> PublishedRow | None:
+        """The first published row that has the accuracy of novel classes."""
+        return next((row for row in (self.own, self.rerun) if row is not None and row.inc is not None), None)
 
     @property
     def published_novel(self) -> float | None:
-        """The published accuracy of novel classes, from the first row that has it."""
-        rows = [row for row in (self.own, self.rerun) if row is not None]
-        return next((row.inc_average for row in rows if row.inc_average is not None), None)
+        """The published accuracy of novel classes."""
+        return self.with_novel.inc_average if self.with_novel else None
+
+    @property
+    def published_harmonic(self) -> float | None:
+        """The harmonic mean that follows from what was published."""
+        return self.with_novel.harmonic_average(self.images) if self.with_novel else None
+
+    @property
+    def gaps(self) -> dict[str, float]:
+        """Our figures less the published ones, as they read with two digits, where both are known."""
+        row = self.own or self.rerun
+        pairs = {
+            OVERALL_AVERAGE: (self.average, row.average if row else None),
+            HARMONIC: (self.harmonic, self.published_harmonic),
+        }
+        return {
+            name: round(round(ours, 2) - round(theirs, 2), 2)
+            for name, (ours, theirs) in pairs.items()
+            if ours is not None and theirs is not None
+        }
 
     @property
     def text(self) -> str:
-        """The verdict in words."""
-        if self.gap is None:
+        """The verdict in a few words."""
+        if not self.gaps:
             return "no published figures known to us"
-        if self.gap >= 0:
+        lowest = min(self.gaps.values())
+        if lowest >= 0:
             return "reached"
-        return "within 1 point" if self.gap >= -CLOSE else "not reached"
+        return "within 1 point" if lowest >= -CLOSE else "not reached"
+
+    @property
+    def missed(self) -> str:
+        """Which figures are missed, and by how much."""
+        return ", ".join(f"{name} by {-gap:.2f}" for name, gap in self.gaps.items() if gap < 0)
 
 
 def judge(results: Sequence[Result]) -> Verdict:
@@ -56,13 +82,20 @@ def judge(results: Sequence[Result]) -> Verdict:
     rows: list[PublishedRow] = []
     if not first.of_own_pictures and first.class_order is None:
         rows = published().of(first.method, first.benchmark, len(first.sessions))
-    novel = [each.inc_avg for each in metrics if each.inc_avg is not None]
+    tested = first.confusion_arrays[-1].sum(1)
     return Verdict(
         average=fmean(each.overall_avg for each in metrics),
-        novel=fmean(novel) if novel else None,
+        novel=_mean(each.inc_avg for each in metrics),
+        harmonic=_mean(each.harmonic_mean_avg for each in metrics),
         own=next((row for row in rows if row.own is not None), None),
         rerun=next((row for row in rows if row.source != row.own), None),
+        images=[int(tested[classes].sum()) for classes in first.sessions],
     )
+
+
+def _mean(figures: Iterable[float | None]) -> float | None:
+    known = [figure for figure in figures if figure is not None]
+    return fmean(known) if known else None
 
 
 def read_reasons(folder: Path, names: set[str]) -> dict[str, str]:

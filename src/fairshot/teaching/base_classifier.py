@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,8 +88,8 @@ def read_classifier(path: Path, network: Network) -> DualClassifier:
     """Read what `write_classifier` wrote, and refuse what does not fit the embedder."""
     tensors, settings = read_tensors(path, StoreSettings, WHAT)
     base_classes = len(tensors.get("counts", ()))
-    expected = _shapes(settings, network, base_classes)
     found = {name: tuple(value.shape) for name, value in tensors.items()}
+    expected = _shapes(settings, network, base_classes, found)
     for name, value in tensors.items():
         whole = name in ("counts", "gate.counts", "h_tilde.delta")
         if value.dtype != (torch.int64 if whole else torch.float32):
@@ -100,8 +100,10 @@ def read_classifier(path: Path, network: Network) -> DualClassifier:
     return DualClassifier.from_tensors(settings, base_classes, tensors, network.views.count)
 
 
-def _shapes(settings: PrototypeSettings, network: Network, base: int) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the tensors that a classifier of base classes has."""
+def _shapes(
+    settings: PrototypeSettings, network: Network, base: int, found: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the tensors that a classifier of base classes has; ranks are as they are found."""
     views, width = network.shape
     g, g_tilde = (base, views, width), (base, *(network.shape_tilde or network.shape))
     shapes: dict[str, tuple[int, ...]] = {"counts": (base,), "h.means": g}
@@ -111,7 +113,13 @@ def _shapes(settings: PrototypeSettings, network: Network, base: int) -> dict[st
     if settings.whitening:
         shapes |= {"gate.centre": (views, width), "gate.matrix": (views, width, width)}
         if settings.class_covariance_share:
-            shapes |= {"gate.metrics": (base, views, width, width), "gate.metric_shares": (base, base)}
+            shapes["gate.metric_shares"] = (base, base)
+            if "gate.metrics" in found:  # as in files of version 0.2
+                shapes["gate.metrics"] = (base, views, width, width)
+            else:
+                rank = min([width, *found.get("gate.metric_roots", ())[2:3]])
+                shapes["gate.metric_common"] = (views, width, width)
+                shapes["gate.metric_roots"] = (base, views, rank, width)
     return shapes
 
 
