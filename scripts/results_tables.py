@@ -16,7 +16,7 @@ from fairshot.benchmarks.cifar100 import PROTOCOL
 from fairshot.evaluation.result import Result
 from fairshot.reporting.conditions import UNKNOWN, conditions
 from fairshot.reporting.groups import Group, Spread, group_results, is_baseline, ranked, spread_text
-from fairshot.studies.published import implied_base, published
+from fairshot.studies.published import harmonic_means, implied_base, published
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "README.md", ROOT / "results" / "README.md")
@@ -119,7 +119,7 @@ def _printed(benchmark: str) -> dict[str, list[float]]:
 def _derived(overall: Sequence[float], inc: Sequence[float]) -> list[float]:
     """Return the columns of `SHORT` from the accuracies of each session: overall from 0, novel from 1 on."""
     base = implied_base(overall, inc, [BASE_CLASSES, *[WAY] * len(inc)])
-    harmonic = [2 * b * n / (b + n) for b, n in zip(base, inc, strict=True)]
+    harmonic = harmonic_means(base, inc)
     return [fmean(overall), fmean(base), fmean(inc), fmean(base) / fmean(inc), fmean(harmonic)]
 
 

@@ -1,5 +1,6 @@
 """Which code made a result: the commit and its changes where git knows them, and nothing elsewhere."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -17,7 +18,10 @@ needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not i
 def git(folder: Path, *arguments: str) -> str:
     own = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
     command = ["git", *own, *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+    # without the repository that a hook of git names
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 @pytest.fixture
@@ -39,6 +43,7 @@ def test_a_checkout_is_its_commit_and_whether_the_package_has_changes(package, m
     assert checkout_of(package) == (commit, False)
     (package.parents[1] / "notes.txt").write_text("no part of the package")
     assert checkout_of(package) == (commit, False)
+    git(package, "config", "status.showUntrackedFiles", "no")
     (package / "new.py").write_text("")
     assert checkout_of(package) == (commit, True)
     (package / "new.py").unlink()

@@ -55,7 +55,14 @@ def make_result(
         novel_only=[None] + [60.0] * (len(sizes) - 1),
         transductive=False,
         seconds={"training": 12.0 + seed, "sessions": 1.5},
-        environment=Environment(python="3.11.7", packages={"fairshot": "0.1.0"}, device="cpu", cores=2),
+        environment=Environment(
+            python="3.11.7",
+            packages={"fairshot": "0.1.0"},
+            device="cpu",
+            cores=2,
+            commit="0a1b2c3d4e5f60718293",
+            changed=True,
+        ),
     )
 
 

@@ -138,10 +138,12 @@ class ClassMetrics:
 
         There the order of the classes does not show.
         """
-        P, roots = prototypes.double(), self.roots.double()
-        along = torch.einsum("cvd,bvrd->cbvr", P, roots) * self.shares.double()[..., None, None]
-        common = torch.einsum("cvd,vde->cve", P, self.common.double())
-        return common - torch.einsum("cbvr,bvrd->cvd", along, roots)
+        P = prototypes.double().transpose(0, 1)
+        weighted = P @ self.common.double()
+        for share, roots in zip(self.shares.double().T, self.roots, strict=True):
+            some, own = share.nonzero()[:, 0], roots.double()  # one at a time, which bounds memory
+            weighted[:, some] -= share[some, None] * (P[:, some] @ own.mT @ own)
+        return weighted.transpose(0, 1)
 
 
 def _eigh(matrices: Tensor) -> tuple[Tensor, Tensor]:

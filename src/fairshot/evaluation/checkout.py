@@ -24,7 +24,8 @@ def checkout_of(package: Path = PACKAGE) -> Checkout | None:
     try:
         if not _git(package, "ls-files", "__init__.py"):  # installed below a checkout of something else
             return None
-        return Checkout(_git(package, "rev-parse", "HEAD"), bool(_git(package, "status", "--porcelain", ".")))
+        changes = _git(package, "status", "--porcelain", "--untracked-files=normal", ".")
+        return Checkout(_git(package, "rev-parse", "HEAD"), bool(changes))
     except (OSError, subprocess.SubprocessError, UnicodeError):
         return None
 
@@ -33,12 +34,13 @@ def _git(folder: Path, *arguments: str) -> str:
     program = shutil.which("git")
     if program is None:
         raise FileNotFoundError("git")
-    # A hook of git names its own repository in the environment; and nothing here may lock this one.
+    # A hook of git names its own repository in the environment; and nothing here may lock this one, start
+    # another program or ask for a password.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     done = subprocess.run(  # noqa: S603 - git, with fixed arguments
-        [program, *arguments],
+        [program, "-c", "core.fsmonitor=false", *arguments],
         cwd=folder,
-        env=kept | {"GIT_OPTIONAL_LOCKS": "0"},
+        env=kept | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

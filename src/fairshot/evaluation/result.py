@@ -32,7 +32,7 @@ class Environment(Document):
     packages: dict[str, str]
     device: str
     cores: int
-    commit: str | None = None  # of the checkout that the package ran from, if git knows one
+    commit: str | None = None  # of the checkout that finished the run, if git knows one
     changed: bool | None = None  # whether the package differed from that commit
 
     @classmethod

@@ -61,7 +61,7 @@ class PublishedRow(Document, frozen=True):
         if self.inc is None:
             return None
         base = implied_base(self.overall, self.inc, images)
-        return float(np.mean([2 * b * n / (b + n) for b, n in zip(base, self.inc, strict=True)]))
+        return float(np.mean(harmonic_means(base, self.inc)))
 
 
 class ComponentsRow(Document, frozen=True):
@@ -111,6 +111,11 @@ def implied_base(overall: Sequence[float], inc: Sequence[float], images: Sequenc
     base, seen = images[0], list(accumulate(images))[1:]
     sessions = zip(overall[1:], inc, seen, strict=True)
     return [(together * all_ - novel * (all_ - base)) / base for together, novel, all_ in sessions]
+
+
+def harmonic_means(base: Sequence[float], inc: Sequence[float]) -> list[float]:
+    """Harmonic mean of base and novel accuracy in each session."""
+    return [2 * b * n / (b + n) for b, n in zip(base, inc, strict=True)]
 
 
 @cache
