@@ -19,6 +19,7 @@ from fairshot.reporting.conditions import UNKNOWN, conditions
 from fairshot.reporting.groups import Group, Spread, group_results, is_baseline, ranked, spread_text
 from fairshot.reporting.measures import HARMONIC_AVG, OVERALL_AVG
 from fairshot.reporting.runs import read_run
+from fairshot.reporting.table import summary_column
 from fairshot.reporting.tables import gate_table
 from fairshot.studies.published import published
 
@@ -47,7 +48,10 @@ BESIDE_PAPER = {  # by what a reader knows them as: the runs of all seeds
     "mixtures with our gate, mirror images": "sss_bgmm_gate-seed*",
     "mixtures with Resistance and Calibration": "sss_bgmm-calibration-seed*",
 }
-GATED = {OVERALL_AVG.title: "overall", HARMONIC_AVG.title: "harmonic"}  # what is shown of each decision
+GATED = {  # what is shown of each decision, by the title of the column that a report has for it
+    summary_column(OVERALL_AVG).title: "overall",
+    summary_column(HARMONIC_AVG).title: "harmonic",
+}
 COLUMNS = {
     "short": SHORT,
     "terms": SHORT,
@@ -82,7 +86,7 @@ def table(benchmark: str, columns: str) -> str:
     if columns == "paper":
         return _markdown(["", "Seeds", *SHORT], paper_rows(ROOT / "results" / benchmark))
     if columns == "gates":
-        return gate_rows(benchmark)
+        return gates(benchmark)
     groups, wanted = ranked(runs(benchmark)), COLUMNS[columns]
     further = _terms(groups) if columns == "terms" else {}
     if columns == "full":
@@ -106,7 +110,7 @@ def paper_rows(folder: Path) -> list[list[str]]:
     return rows
 
 
-def gate_rows(benchmark: str) -> str:
+def gates(benchmark: str) -> str:
     """Return the table of methods that were given our gate, the highest harmonic mean with it first."""
     read = [run for folder in run_folders(benchmark) if (run := read_run(folder)).result is not None]
     groups = group_results([run.result for run in read if run.result is not None])
