@@ -3,9 +3,10 @@
     python scripts/repeat_results.py results/cifar100/commands.txt runs/cifar100 --jobs 4
 
 A line of the file is a command of fairshot whose `--out` is a folder in the destination. One that names the
-folder of another line, or whose own folder holds it, begins when that line has ended well. At most `--jobs`
-trainings run at once; on a GPU they share it through MPS where that is installed. Commands with `--base` do
-not train: as many of them run beside the trainings.
+folder of another line, or whose own folder holds it, begins when that line has ended well. `tradeoff` has no
+`--out`: it begins when the lines before it that made its runs, or drew other curves of them, have. At most
+`--jobs` trainings run at once; on a GPU they share it through MPS where that is installed. Commands with
+`--base` do not train: as many of them run beside the trainings.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from pathlib import Path
 from fairshot.studies.gpu_sharing import shared_gpu
 
 FINISHED = ("result.json", "ablation.md")  # one of them is left by a command that has ended well
+DRAWS = "tradeoff"  # the command that writes into the folders of runs
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,8 @@ class Command:
     """A line of the file."""
 
     words: tuple[str, ...]
-    out: str
-    needs: frozenset[str]  # the folders of other lines
+    out: str  # its folder, or what stands for it
+    needs: frozenset[str]  # those of other lines
 
     @property
     def trains(self) -> bool:
@@ -51,15 +53,29 @@ def read(path: Path) -> list[Command]:
     """Read the commands of a file; empty lines and those that begin with # are comments."""
     lines = [line.split("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines()]
     words = [tuple(shlex.split(line)) for line in lines if line]
-    if wrong := [each for each in words if each[0] != "fairshot" or "--out" not in each[:-1]]:
+    if wrong := [each for each in words if each[0] != "fairshot" or _out(each) is None]:
         sys.exit(f"{path}: {shlex.join(wrong[0])!r}: expected a command of fairshot with --out FOLDER")
-    outs = [each[each.index("--out") + 1] for each in words]
-    return [Command(each, out, _needs(each, out, outs)) for each, out in zip(words, outs, strict=True)]
+    outs = [_out(each) or "" for each in words]
+    return [Command(each, outs[line], _needs(each, line, outs)) for line, each in enumerate(words)]
 
 
-def _needs(words: tuple[str, ...], out: str, outs: list[str]) -> frozenset[str]:
-    """Return the folders of other lines that a command names, and those that lie in its own."""
-    return frozenset({*words, *(each for each in outs if each.startswith(f"{out}/"))} & set(outs) - {out})
+def _out(words: tuple[str, ...]) -> str | None:
+    """Return the folder of a command; of one that draws curves, its runs and options."""
+    if words[1:2] == (DRAWS,):
+        return "-".join(word.strip("-") for word in (*words[2:], DRAWS))
+    return words[words.index("--out") + 1] if "--out" in words[:-1] else None
+
+
+def _needs(words: tuple[str, ...], line: int, outs: list[str]) -> frozenset[str]:
+    """Return the folders of other lines that a command names, and those that lie in its own.
+
+    Curves of the same runs are drawn one after the other, for they share trainings.
+    """
+    out = outs[line]
+    needed = {*words, *(each for each in outs if each.startswith(f"{out}/"))}
+    if words[1] == DRAWS:
+        needed |= {each for each in outs[:line] if each.startswith(words[2]) and each.endswith(f"-{DRAWS}")}
+    return frozenset(needed & set(outs) - {out})
 
 
 def run_all(commands: list[Command], destination: Path, jobs: int) -> list[str]:

@@ -2,8 +2,9 @@
 
 A table stands between `<!-- table: FOLDER COLUMNS -->` and `<!-- end of table -->`; everything else on the
 pages is written by hand. A row is the mean over the runs results/FOLDER/METHOD-seed*; with the columns
-`paper`, SSS as the paper prints it stands above ours, below the baseline. With `--check` nothing is written,
-and a page whose tables are not those of the runs is an error.
+`paper`, SSS as the paper prints it stands above ours, below the baseline; with `gates`, methods that were
+given our gate stand by their own decision and by the gate. With `--check` nothing is written, and a page
+whose tables are not those of the runs is an error.
 """
 
 import re
@@ -16,6 +17,10 @@ from fairshot.benchmarks.cifar100 import PROTOCOL
 from fairshot.evaluation.result import Result
 from fairshot.reporting.conditions import UNKNOWN, conditions
 from fairshot.reporting.groups import Group, Spread, group_results, is_baseline, ranked, spread_text
+from fairshot.reporting.measures import HARMONIC_AVG, OVERALL_AVG
+from fairshot.reporting.runs import read_run
+from fairshot.reporting.table import summary_column
+from fairshot.reporting.tables import gate_table
 from fairshot.studies.published import harmonic_means, implied_base, published
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -43,6 +48,10 @@ BESIDE_PAPER = {  # by what a reader knows them as: the runs of all seeds
     "mixtures": "sss_bgmm-seed*",
     "mixtures with our gate, mirror images": "sss_bgmm_gate-seed*",
     "mixtures with Resistance and Calibration": "sss_bgmm-calibration-seed*",
+}
+GATED = {  # what is shown of each decision, by the title of the column that a report has for it
+    summary_column(OVERALL_AVG).title: "overall",
+    summary_column(HARMONIC_AVG).title: "harmonic",
 }
 COLUMNS = {
     "short": SHORT,
@@ -77,6 +86,8 @@ def table(benchmark: str, columns: str) -> str:
     """Return the table of all methods on a benchmark, the highest harmonic mean first."""
     if columns == "paper":
         return _markdown(["", "Seeds", *SHORT], paper_rows(ROOT / "results" / benchmark))
+    if columns == "gates":
+        return gates(benchmark)
     groups, wanted = ranked(runs(benchmark)), COLUMNS[columns]
     further = _terms(groups) if columns == "terms" else {}
     if columns == "full":
@@ -98,6 +109,29 @@ def paper_rows(folder: Path) -> list[list[str]]:
         cells = [spread_text(_spread(group, key)) for key, _ in SHORT.values()]
         rows.append([f"{name}: ours", str(len(group.results)), *cells])
     return rows
+
+
+def gates(benchmark: str) -> str:
+    """Return the table of methods that were given our gate, the highest harmonic mean with it first."""
+    read = [run for folder in run_folders(benchmark) if (run := read_run(folder)).result is not None]
+    groups = group_results([run.result for run in read if run.result is not None])
+    found = gate_table(groups, {id(run.result): run.trade_offs for run in read})
+    assert found is not None, benchmark
+    titles = {group.label: _title(group) for group in groups}
+    kept = [i for i, column in enumerate(found.columns) if column.title in GATED]
+    bold = [max(spread.mean for row in found.rows if (spread := row.values[i])) for i in kept]
+    rows = []
+    for row in sorted(found.rows, key=lambda row: _mean(row.values[kept[-1]]), reverse=True):
+        spreads = [row.values[i] for i in kept]
+        marks = ["**" * (_mean(spread) == best) for spread, best in zip(spreads, bold, strict=True)]
+        cells = [spread_text(spread, bold=mark) for spread, mark in zip(spreads, marks, strict=True)]
+        rows.append([titles[row.label], *cells])
+    columns = [found.columns[i] for i in kept]
+    return _markdown(["", *(f"{column.band}: {GATED[column.title]}" for column in columns)], rows)
+
+
+def _mean(spread: Spread | None) -> float:
+    return float("-inf") if spread is None else spread.mean
 
 
 def _printed(benchmark: str) -> dict[str, list[float]]:
@@ -132,9 +166,14 @@ def _markdown(head: list[str], rows: Iterable[list[str]]) -> str:
 
 def runs(benchmark: str) -> list[Group]:
     """Return the seeds of each method."""
+    return group_results([Result.read(folder) for folder in run_folders(benchmark)])
+
+
+def run_folders(benchmark: str) -> list[Path]:
+    """Return the folders of all runs that tables list."""
     folders = sorted((ROOT / "results" / benchmark).iterdir())
     named = {folder: found[1] for folder in folders if (found := FOLDER.fullmatch(folder.name))}
-    return group_results([Result.read(folder) for folder, name in named.items() if name not in UNLISTED])
+    return [folder for folder, name in named.items() if name not in UNLISTED]
 
 
 def _cells(groups: Sequence[Group], key: str, best: Callable[[Iterable[float]], float] | None) -> list[str]:

@@ -29,7 +29,7 @@ def test_a_committed_recipe_is_a_present_one_and_that_of_its_result(path):
 def test_every_committed_result_has_its_recipe_and_every_trade_off_present_settings():
     assert {path.parent for path in (ROOT / "results").rglob("result.json")} <= {p.parent for p in RECIPES}
     settings = methods()[DEFAULT_METHOD].Settings
-    for path in (ROOT / "results").rglob("tradeoff.json"):
+    for path in (ROOT / "results").rglob("tradeoff*.json"):
         for rule in json.loads(path.read_bytes())["rules"]:
             for point in rule["points"]:
                 settings.model_validate(point["method"])

@@ -16,12 +16,14 @@ from fairshot.reporting.report import write_report
 from fairshot.reporting.tables import (
     comparison_tables,
     diagnosis_table,
+    gate_table,
     inc_table,
     main_table,
     orders_table,
     overall_table,
 )
 from fairshot.studies.published import published
+from fairshot.studies.tradeoff import CurvePoint, RuleCurve, TradeOff
 from support.results_factory import make_result, write_run
 
 CIFAR = (60, *[5] * 8)
@@ -380,3 +382,39 @@ def test_markdown_shows_mean_deviation_and_the_best():
 )
 def test_best(values, goal, want):
     assert best(values, goal) == want
+
+
+def trade_off(overall, mirror=False):
+    """A trade-off whose best rule on pseudo-novel classes is not the best on test images."""
+    values = {"base_avg": 70, "inc_avg": 50, "harmonic_mean_avg": overall - 5, "both": 60, "method": {}}
+    chosen = CurvePoint(rule="constant", setting=0.1, overall_avg=overall, tuned=True, **values)
+    other = CurvePoint(rule="unbiased", setting=1, overall_avg=overall + 9, tuned=True, **values)
+    rules = [RuleCurve(name=point.rule, points=[point]) for point in (other, chosen)]
+    pseudo = [chosen.model_copy(update={"both": 70}), other]
+    return TradeOff(mirror=mirror, rules=rules, chosen_on_pseudo_novel=pseudo)
+
+
+def test_every_method_stands_by_its_own_decision_and_by_the_gates_chosen_for_it(groups):
+    ncm, sss = groups
+    gated = {
+        id(ncm.results[0]): [trade_off(61)],
+        id(sss.results[0]): [trade_off(62), trade_off(63, mirror=True)],
+        id(sss.results[1]): [trade_off(64), trade_off(66, mirror=True)],
+    }
+    table = gate_table(groups, gated)
+    assert table.bands == [
+        (band, 4) for band in ("own decision", "with our gate", "with our gate, mirror images")
+    ]
+    first, second = table.rows
+    assert [first.label, second.label] == [ncm.label, sss.label]
+    own = [OVERALL_AVG.pick(result.metrics) for result in sss.results]
+    overall = [second.values[i].mean for i in (0, 4, 8)]
+    assert overall == pytest.approx([np.mean(own), 63, 64.5])
+    assert [first.values[4].mean, first.values[8]] == [61, None]
+    assert second.remarks == ("with our gate: constant 0.1", "with our gate, mirror images: constant 0.1")
+    assert "mirror" not in to_markdown(gate_table(groups, {id(ncm.results[0]): [trade_off(61)]}))
+
+
+def test_without_gates_there_is_no_table_of_them(groups):
+    assert gate_table(groups, {}) is None
+    assert gate_table(groups, {id(groups[0].results[0]): [TradeOff(rules=[])]}) is None

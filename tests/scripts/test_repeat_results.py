@@ -57,6 +57,17 @@ def test_a_command_that_fails_is_named_with_those_that_needed_it(tmp_path):
     assert "no_such_method" in (runs / "wrong.log").read_text()
 
 
+def test_curves_of_runs_are_drawn_one_after_the_other_when_the_runs_are_there(tmp_path):
+    commands, runs = tmp_path / "commands.txt", tmp_path / "runs"
+    commands.write_text(
+        "fairshot tradeoff compared --novel 5 --held-out 5\n"
+        "fairshot tradeoff compared --mirror\n"
+        "fairshot compare no_such_method --out compared\n"
+    )
+    names = ("compared", "compared-novel-5-held-out-5-tradeoff", "compared-mirror-tradeoff")
+    assert repeat(commands, runs).stderr.strip() == f"not finished: {', '.join(names)}"
+
+
 def test_a_line_that_is_no_command_is_refused(tmp_path):
     commands = tmp_path / "commands.txt"
     commands.write_text("rm -r runs\n")
@@ -81,4 +92,5 @@ def test_every_listed_command_is_one_that_the_command_line_takes(listed):
             words = shlex.split(line)[1:]
             parse(words)
             changes = [value for key, value in itertools.pairwise(words) if key == "--set"]
-            load_recipe(next(word for word in words if "/" in word), changes)
+            for recipe in (word for word in words[:3] if "/" in word):  # `compare` and `tradeoff` name none
+                load_recipe(recipe, changes)

@@ -106,6 +106,7 @@ READERS = {
     "result.json": Result.read,
     "split.json": Split.read,
     "tradeoff.json": TradeOff.read,
+    "tradeoff-mirror.json": lambda folder: TradeOff.read(folder, mirror=True),
     "poisoning.json": Poisoning.read,
     "search.json": lambda folder: load_json(folder / "search.json"),
 }

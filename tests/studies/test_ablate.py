@@ -10,6 +10,8 @@ import torch
 from safetensors.torch import load_file
 
 from fairshot.evaluation.result import Result
+from fairshot.reporting.runs import read_run
+from fairshot.studies.tradeoff import TradeOff
 from support.commands import TINY, fairshot
 
 
@@ -282,11 +284,38 @@ def test_runs_of_several_seeds_share_one_pseudo_novel_training(folder, curves):
     assert done.process.exitcode == 0, done.stderr
     done = fairshot(folder, "tradeoff", "mirrored", *shared, *PSEUDO)
     assert done.process.exitcode == 0, done.stderr
-    with_mirror = json.loads((folder / "mirrored" / "tradeoff.json").read_text())
+    with_mirror = json.loads((folder / "mirrored" / "tradeoff-mirror.json").read_text())
     assert with_mirror["chosen_on_pseudo_novel"] != first["chosen_on_pseudo_novel"]
     refused = fairshot(folder, "tradeoff", "components/inter", *shared, *PSEUDO)
     assert refused.process.exitcode == 2
     assert "another recipe" in refused.stderr
+
+
+def test_curves_with_mirror_images_stand_beside_those_without(folder, curves):
+    run = folder / "components" / "resistance"
+    before = (run / "tradeoff.json").read_bytes()
+    done = fairshot(folder, "tradeoff", "components/resistance", *PSEUDO, "--mirror")
+    assert done.process.exitcode == 0, done.stderr
+    assert "points: components/resistance/tradeoff-mirror.md" in done.stdout
+    assert "method.mirror=true" in done.stdout
+    assert (run / "tradeoff.json").read_bytes() == before
+    plain, mirrored = read_run(run).trade_offs
+    assert (plain.mirror, mirrored.mirror) == (False, True)
+    assert plain.rules != mirrored.rules
+
+
+def test_networks_for_the_gates_of_several_methods_are_trained_at_once(folder):
+    small = [word for word in TINY if word != "method.sr_width=32"]
+    small.pop(small.index("--device") - 1)
+    done = fairshot(folder, "compare", "bidist", "ncm", "teen", "--out", "methods", *small)
+    assert done.process.exitcode == 0, done.stderr
+    done = fairshot(folder, "tradeoff", "methods", "--parallel", "2", *PSEUDO)
+    assert done.process.exitcode == 0, done.stderr
+    for name in ("ncm", "teen"):
+        assert done.stderr.count(f"{name} pseudo-novel split 1: finished; runs still to come") == 1
+        assert TradeOff.read(folder / "methods" / f"{name}-seed0").method == name
+    assert "left out: methods/bidist-seed0 is a run of bidist" in " ".join(done.stderr.split())
+    assert not (folder / "methods" / "pseudo-novel" / "bidist").exists()
 
 
 def test_a_gate_is_chosen_over_several_splits_with_one_training_each(folder):

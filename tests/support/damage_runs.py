@@ -71,9 +71,9 @@ def _make_files(folder: Path) -> None:
         both=56.0,
         method={"gamma": 0.5},
     )
-    TradeOff(rules=[RuleCurve(name="plain", points=[point])], chosen_on_pseudo_novel=[point]).write(
-        folder / "run"
-    )
+    curves = TradeOff(rules=[RuleCurve(name="plain", points=[point])], chosen_on_pseudo_novel=[point])
+    for mirror in (False, True):
+        curves.model_copy(update={"mirror": mirror}).write(folder / "run")
     damages = [
         Damage(kind="noise", images=10, bounded=bounded, cost=1.5, target=3, order="first")
         for bounded in (True, False)
@@ -121,7 +121,7 @@ def _report(folder: Path) -> Any:
         for name, array in (*asdict(features).items(), *found.training.items())
         if isinstance(array, np.ndarray)
     }
-    return arrays, features.base_classes, found.result, found.trade_off
+    return arrays, features.base_classes, found.result, found.trade_offs
 
 
 def _checkpoint(folder: Path) -> Any:
@@ -157,6 +157,7 @@ READERS: dict[str, list[Callable[[Path], Any]]] = {  # by the files, as patterns
     ],
     "run/training.csv": [_report],
     "run/tradeoff.json": [lambda folder: TradeOff.read(folder / "run"), _report],
+    "run/tradeoff-mirror.json": [lambda folder: TradeOff.read(folder / "run", mirror=True), _report],
     "run/poisoning.json": [lambda folder: Poisoning.read(folder / "run")],
     "run/trials.json": [lambda folder: load_json(folder / "run" / "trials.json")],
     "run/search.json": [lambda folder: load_json(folder / "run" / "search.json")],

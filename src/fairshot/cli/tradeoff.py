@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from fairshot.cli.console import CONSOLE, ConsoleReporter, print_message, say
-from fairshot.cli.options import Data, Device, HeldOut, Novel, Root, common, given
+from fairshot.cli.options import Data, Device, HeldOut, Novel, Parallel, Root, common, given
 from fairshot.cli.suggestions import command_on_base
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def tradeoff_command(
     splits: Splits = None,
     mirror: Mirror = False,
     device: Device = "auto",
+    parallel: Parallel = 1,
     data: Data = None,
     root: Root = None,
 ) -> None:
@@ -66,7 +67,8 @@ def tradeoff_command(
     with its log into the folder of the pseudo-novel training.
 
     The settings of the decision are what it tries, so there is no --set; all others are the run's. With
-    --mirror features are averaged with those of mirror images.
+    --mirror features are averaged with those of mirror images, and `tradeoff-mirror.json` and
+    `tradeoff-mirror.md` are written: the same trainings serve both.
 
     With several runs, all methods of a comparison get the gate that SSS has, each chosen on its own
     pseudo-novel classes: `fairshot report` shows what each then reaches beside its own decision. Methods
@@ -74,16 +76,20 @@ def tradeoff_command(
 
     Example: fairshot tradeoff runs/demo/sss-seed0
     """
-    from fairshot.evaluation.run_folder import LOG, TRADEOFF_PAGE
+    from fairshot.evaluation.run_folder import LOG
     from fairshot.studies import StudyOptions
-    from fairshot.studies.gate_search import NoGate, choose_gate, gate_folders
+    from fairshot.studies.gate_search import NoGate, choose_gate, gate_folders, train_on_pseudo_novel
 
-    asked = given(novel=novel, held_out=held_out, draws=draws, splits=splits) | {"mirror": mirror}
+    grounds = given(novel=novel, held_out=held_out, splits=splits)
+    asked = grounds | given(draws=draws) | {"mirror": mirror}
     folders = gate_folders(runs, pseudo)
     one = list(folders) == runs[:1]
+    if parallel > 1 and not one:
+        together = StudyOptions(device, parallel=parallel, **common(ConsoleReporter("tradeoff"), data, root))
+        train_on_pseudo_novel(folders, options=together, **grounds)
     for run, folder in folders.items():
         reporter = ConsoleReporter(f"tradeoff {run.name}", folder / LOG)
-        options = StudyOptions(device, **common(reporter, data, root))
+        options = StudyOptions(device, parallel=parallel, **common(reporter, data, root))
         try:
             found = choose_gate(run, folder, options=options, **asked)
         except NoGate as refused:
@@ -92,7 +98,7 @@ def tradeoff_command(
             print_message(f"left out: {refused}")
             continue
         CONSOLE.print(_table(found))
-        say(f"all {len(found.points)} points: {run / TRADEOFF_PAGE}")
+        say(f"all {len(found.points)} points: {run / found.page_name}")
         _suggest(found, run, data, root)
     if not one:
         report = shlex.join(["fairshot", "report", *map(str, runs)])

@@ -28,6 +28,7 @@ CHECKPOINTS = "checkpoints"
 FIGURES = "figures"
 TRACKERS = ("tensorboard", "wandb")  # folders of what was logged to them
 TRADEOFF, TRADEOFF_PAGE = "tradeoff.json", "tradeoff.md"
+MIRROR_TRADEOFF, MIRROR_TRADEOFF_PAGE = "tradeoff-mirror.json", "tradeoff-mirror.md"  # with mirror images
 POISONING, POISONING_PAGE = "poisoning.json", "poisoning.md"
 PSEUDO_NOVEL = "pseudo-novel"  # the folder of the training on which the trade-off's gates are chosen
 TRIALS = "trials.json"  # of a search for settings, whose folder is not that of a run
@@ -57,7 +58,8 @@ def clear_run(run: Path, call: str = "") -> None:
     cleared = run / CLEARED
     if call and cleared.is_file() and cleared.read_text() == call:
         return
-    pages = (TRADEOFF, TRADEOFF_PAGE, POISONING, POISONING_PAGE)
+    trade_offs = (TRADEOFF, TRADEOFF_PAGE, MIRROR_TRADEOFF, MIRROR_TRADEOFF_PAGE)
+    pages = (*trade_offs, POISONING, POISONING_PAGE)
     for name in (RESULT, SPLIT, RECIPE, OWN_METHOD, TRAINING, LOG, MODEL, FEATURES, *pages):
         (run / name).unlink(missing_ok=True)
     for name in (CHECKPOINTS, FIGURES, PSEUDO_NOVEL, *TRACKERS):

@@ -29,6 +29,8 @@ from fairshot.errors import CannotWrite, DamagedFile, UserError
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import (
     FEATURES,
+    MIRROR_TRADEOFF,
+    MIRROR_TRADEOFF_PAGE,
     MODEL,
     OWN_METHOD,
     POISONING,
@@ -68,7 +70,8 @@ ARCHIVE = "store.zip"
 NEEDED = (RESULT, RECIPE, MODEL)  # of a run
 OPTIONAL = (
     *(TRAINING, FEATURES, SPLIT, OWN_METHOD),
-    *(TRADEOFF, TRADEOFF_PAGE, POISONING, POISONING_PAGE),
+    *(TRADEOFF, TRADEOFF_PAGE, MIRROR_TRADEOFF, MIRROR_TRADEOFF_PAGE),
+    *(POISONING, POISONING_PAGE),
 )
 NAMES: dict[Kind, tuple[str, ...]] = {"run": (*NEEDED, *OPTIONAL), "store": (ARCHIVE,)}
 MANIFEST_BYTES = 2**16  # manifests take 2**11

@@ -176,7 +176,7 @@ def _tables(groups: list[Group], alike: Sequence[Run]) -> tuple[list[Table], lis
     """Return the tables of an overview and the others."""
     rows = published().on(groups[0].official, groups[0].session_count)
     results = [run.result for run in alike if run.result]
-    gated = {id(run.result): run.trade_off for run in alike if run.trade_off is not None}
+    gated = {id(run.result): run.trade_offs for run in alike if run.trade_offs}
     further = [significance_table(groups, results), gate_table(groups, gated)]
     overview = [summary_table(groups), diagnosis_table(groups), *(t for t in further if t is not None)]
     tables = [*comparison_tables(groups, rows), *ablation_tables(groups, published())]

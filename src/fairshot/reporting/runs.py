@@ -20,6 +20,7 @@ from fairshot.evaluation.run_folder import (
     CHECKPOINTS,
     FEATURES,
     LOG,
+    MIRROR_TRADEOFF,
     RECIPE,
     RESULT,
     SEARCH,
@@ -64,7 +65,7 @@ class Run:
     features_file: Path | None = None  # one that can be read
     training: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     trained: bool = True  # else it decided on the base session of another run
-    trade_off: TradeOff | None = None
+    trade_offs: tuple[TradeOff, ...] = ()  # without mirror images, and with them
     missing: tuple[str, ...] = ()
 
     def read_features(self) -> Features | None:
@@ -143,7 +144,7 @@ def _is_run(folder: Path) -> bool:
 def read_run(folder: Path) -> Run:
     """Read what the folder holds; a missing or unreadable piece is a line in `missing`, never an error."""
     missing: list[str] = []
-    result = features_file = trade_off = None
+    result = features_file = None
     training: dict[str, NDArray[np.float64]] = {}
     trained = True
     try:
@@ -164,12 +165,21 @@ def read_run(folder: Path) -> Run:
         trained = bool(training)  # a finished run without a line has trained nothing
     except (OSError, KeyError, ValueError, TypeError, csv.Error) as problem:
         missing.append(_lack(TRAINING, problem))
-    if (folder / TRADEOFF).is_file():
-        try:
-            trade_off = TradeOff.read(folder)
-        except UserError as problem:
-            missing.append(_lack(TRADEOFF, problem))
-    return Run(folder, result, features_file, training, trained, trade_off, tuple(missing))
+    trade_offs = _read_trade_offs(folder, missing)
+    return Run(folder, result, features_file, training, trained, trade_offs, tuple(missing))
+
+
+def _read_trade_offs(folder: Path, missing: list[str]) -> tuple[TradeOff, ...]:
+    """Read the trade-offs that are there; of one that cannot be read, a line is added to `missing`."""
+    found: dict[bool, TradeOff] = {}  # earlier versions wrote one with mirror images under the other name
+    for name, mirror in ((TRADEOFF, False), (MIRROR_TRADEOFF, True)):
+        if (folder / name).is_file():
+            try:
+                read = TradeOff.read(folder, mirror)
+                found[read.mirror] = read
+            except UserError as problem:
+                missing.append(_lack(name, problem))
+    return tuple(found.values())
 
 
 def _lack(name: str, problem: Exception) -> str:

@@ -12,7 +12,7 @@ from fairshot.reporting.groups import Group, Spread, by_class_order, group_resul
 from fairshot.reporting.table import Column, Row, Table, make_table, session_column, summary_column
 from fairshot.studies.published import PublishedRow
 from fairshot.studies.significance import paired_test
-from fairshot.studies.tradeoff import TradeOff
+from fairshot.studies.tradeoff import CurvePoint, TradeOff
 
 
 def summary_table(groups: Sequence[Group]) -> Table:
@@ -106,39 +106,55 @@ def orders_table(results: Sequence[Result], groups: Sequence[Group]) -> Table | 
     return Table("class-orders", "Over class orders", caption, columns, tuple(rows)) if rows else None
 
 
-def gate_table(groups: Sequence[Group], gated: Mapping[int, TradeOff]) -> Table | None:
+GATED = (  # the measures of `gate_table`, and what a point of a curve calls them
+    (m.OVERALL_AVG, "overall_avg"),
+    (m.BASE_AVG, "base_avg"),
+    (m.INC_AVG, "inc_avg"),
+    (m.HARMONIC_AVG, "harmonic_mean_avg"),
+)
+GATE_BANDS = {False: "with our gate", True: "with our gate, mirror images"}  # by whether images are mirrored
+
+
+def gate_table(groups: Sequence[Group], gated: Mapping[int, Sequence[TradeOff]]) -> Table | None:
     """Return every method with our gate: what its features reach, by its own decision and by the gate.
 
     `gated` has the trade-offs of runs by the id of their results. The gate and its strength were chosen on
-    pseudo-novel classes, for each method on its own.
+    pseudo-novel classes, for each method on its own, and without and with mirror images.
     """
-    shown = (m.OVERALL_AVG, m.BASE_AVG, m.INC_AVG, m.HARMONIC_AVG)
-    attributes = ("overall_avg", "base_avg", "inc_avg", "harmonic_mean_avg")
-    rows = []
-    for group in groups:
-        known = [result for result in group.results if id(result) in gated]
-        points = [point for result in known if (point := gated[id(result)].chosen_on_run) is not None]
-        if not points:
-            continue
-        own = Group(group.label, tuple(known))
-        values = [own.summary(measure.pick) for measure in shown]
-        values += [Spread.of([getattr(point, name) for point in points]) for name in attributes]
-        rules = dict.fromkeys(f"{point.rule} {point.setting:g}" for point in points)
-        mirror = any(gated[id(result)].mirror for result in known)
-        remark = f"gate: {', '.join(rules)}{'; with mirror images' if mirror else ''}"
-        rows.append(Row(group.label, tuple(values), group.label, remarks=(remark,), seeds=len(points)))
-    columns = [
-        replace(summary_column(measure), band=band)
-        for band in ("own decision", "with our gate")
-        for measure in shown
-    ]
+    points = {
+        (result, found.mirror): point
+        for result, trade_offs in gated.items()
+        for found in trade_offs
+        if (point := found.chosen_on_run) is not None
+    }
+    if not points:
+        return None
+    shown = [mirror for mirror in GATE_BANDS if any(mirrored is mirror for _, mirrored in points)]
+    bands = ["own decision", *(GATE_BANDS[mirror] for mirror in shown)]
+    columns = tuple(replace(summary_column(measure), band=band) for band in bands for measure, _ in GATED)
+    rows = tuple(row for group in groups if (row := _gate_row(group, points, shown)) is not None)
     caption = (
         "The same features, decided by the method itself and by the gate of SSS, chosen for each on its "
         "pseudo-novel classes; where a method has no SR module, g~ is g."
     )
-    return (
-        Table("gates", "Every method with our gate", caption, tuple(columns), tuple(rows)) if rows else None
-    )
+    return Table("gates", "Every method with our gate", caption, columns, rows) if rows else None
+
+
+def _gate_row(
+    group: Group, points: Mapping[tuple[int, bool], CurvePoint], shown: Sequence[bool]
+) -> Row | None:
+    """Return a method by its own decision and by the gates chosen for it, over the runs that have gates."""
+    known = [result for result in group.results if any((id(result), mirror) in points for mirror in shown)]
+    if not known:
+        return None
+    own = Group(group.label, tuple(known))
+    values, remarks = [own.summary(measure.pick) for measure, _ in GATED], []
+    for mirror in shown:
+        mine = [points[id(result), mirror] for result in known if (id(result), mirror) in points]
+        values += [Spread.of([getattr(point, name) for point in mine]) for _, name in GATED]
+        if rules := dict.fromkeys(f"{point.rule} {point.setting:g}" for point in mine):
+            remarks.append(f"{GATE_BANDS[mirror]}: {', '.join(rules)}")
+    return Row(group.label, tuple(values), group.label, remarks=tuple(remarks), seeds=len(known))
 
 
 def significance_table(groups: Sequence[Group], results: Sequence[Result]) -> Table | None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,36 +91,95 @@ def choose_gate(
     sessions, shots and test images are tried. A gate is chosen by its mean over the splits. Writes the
     trade-off and its page into the run, and all that was tried into `pseudo`.
     """
-    recipe, folder = _gated_recipe(run, mirror), pseudo or run / PSEUDO_NOVEL
+    folder, recipe = pseudo or run / PSEUDO_NOVEL, _gated_recipe(run, mirror)
     fabric, reporter = choose_hardware(options.device), options.reporter
+    ground = _plan_choice(run, recipe, folder, novel, held_out, splits, options)
+    folder.mkdir(parents=True, exist_ok=True)
+    reporter.say(options.command)
+    _train(ground.splits, options)
+    tried = search(_streams_of_choice(ground, mirror, draws, fabric, reporter), reporter)
+    write_json(folder / TRIALS, json.dumps({"trials": [point.model_dump() for point in tried]}))
+    chosen = choose(tried)
+    for point in chosen.values():
+        reporter.say(f"chosen: {point}")
+    method = restore_method(run, recipe, ground.stream, fabric)
+    _set_mirror(method, mirror)
+    cached = cache_stream(method, ground.stream, reporter)
+    found = _tradeoff(cached, chosen, _gate_of_run(recipe), options)
+    found = found.model_copy(update={"method": recipe.method_name, "mirror": method.views.mirror})
+    found.write(run)
+    return found
+
+
+def train_on_pseudo_novel(
+    folders: Mapping[Path, Path],
+    novel: int | None = None,
+    held_out: int | None = None,
+    splits: int = 1,
+    options: StudyOptions = StudyOptions(),
+) -> None:
+    """Train what `choose_gate` needs for several runs, as many networks at once as the options say.
+
+    `folders` has each run's folder of pseudo-novel trainings, as `gate_folders` returns them. Runs that can
+    have no gate are passed over.
+    """
+    planned: dict[Path, PlannedRun] = {}  # seeds of a method share theirs
+    for run, folder in folders.items():
+        try:
+            recipe = _gated_recipe(run, mirror=False)
+        except NoGate:
+            continue
+        ground = _plan_choice(run, recipe, folder, novel, held_out, splits, options)
+        for each in ground.splits:
+            planned.setdefault(each.out, each)
+    _train(list(planned.values()), options)
+
+
+@dataclass(frozen=True)
+class _Ground:
+    """What a choice is made on: the images of a run, and the trainings on splits of its base classes."""
+
+    stream: Stream
+    novel: int
+    held_out: int
+    recipe: Recipe  # of the trainings, and of the decision on what they learnt
+    splits: list[PlannedRun]
+
+
+def _plan_choice(
+    run: Path,
+    recipe: Recipe,
+    folder: Path,
+    novel: int | None,
+    held_out: int | None,
+    splits: int,
+    options: StudyOptions,
+) -> _Ground:
     own_pictures = split_of(run)
     stream, _ = load_pictures(recipe, options, own_pictures)
     check_images(run, stream)  # before a network is trained that nothing could be done with
     novel, held_out = pseudo_sizes(stream, novel, held_out)
     longer = with_as_many_steps(recipe, stream, novel, held_out)
     planned = _plan_splits(folder, longer, splits, novel, held_out, own_pictures)
-    folder.mkdir(parents=True, exist_ok=True)
-    reporter.say(options.command)
+    return _Ground(stream, novel, held_out, longer, planned)
+
+
+def _train(planned: Sequence[PlannedRun], options: StudyOptions) -> None:
     for status in execute(planned, replace(options, fresh=False)):
         status.check()
-    streams = []
-    for each in planned:
-        method, seed = _restore_split(each, longer, stream, fabric), each.recipe.seed
+
+
+def _streams_of_choice(
+    ground: _Ground, mirror: bool, draws: int, fabric: Fabric, reporter: Reporter
+) -> list[list[CachedStream]]:
+    """Draw the streams of each split, on the features of the network that was trained on it."""
+    stream, novel, held_out, streams = ground.stream, ground.novel, ground.held_out, []
+    for each in ground.splits:
+        method, seed = _restore_split(each, ground.recipe, stream, fabric), each.recipe.seed
         _set_mirror(method, mirror)
         reporter.say(describe_split(stream, novel, held_out, seed, fabric) + f"; {draws} draws")
         streams.append(pseudo_streams(method, stream, novel, held_out, seed, draws, reporter))
-    tried = search(streams, reporter)
-    write_json(folder / TRIALS, json.dumps({"trials": [point.model_dump() for point in tried]}))
-    chosen = choose(tried)
-    for point in chosen.values():
-        reporter.say(f"chosen: {point}")
-    method = restore_method(run, recipe, stream, fabric)
-    _set_mirror(method, mirror)
-    cached = cache_stream(method, stream, reporter)
-    found = _tradeoff(cached, chosen, _gate_of_run(recipe), options)
-    found = found.model_copy(update={"method": recipe.method_name, "mirror": method.views.mirror})
-    found.write(run)
-    return found
+    return streams
 
 
 def _gated_recipe(run: Path, mirror: bool) -> Recipe:
@@ -157,7 +216,7 @@ def _plan_splits(
                 out, "the training of another recipe; only the seed and the decision may differ"
             )
         prepare = partial(pseudo_stream, novel=novel, held_out=held_out, seed=recorded.seed)
-        name = f"pseudo-novel split {number}"
+        name = f"{recipe.method_name} pseudo-novel split {number}"
         planned.append(PlannedRun(recorded, out, name, split=own_pictures, prepare=prepare))
     return planned
 

@@ -14,7 +14,12 @@ from pydantic import Field
 from fairshot import markdown
 from fairshot.documents import Document, read_model, write_json
 from fairshot.evaluation.metrics import Metrics
-from fairshot.evaluation.run_folder import TRADEOFF, TRADEOFF_PAGE
+from fairshot.evaluation.run_folder import (
+    MIRROR_TRADEOFF,
+    MIRROR_TRADEOFF_PAGE,
+    TRADEOFF,
+    TRADEOFF_PAGE,
+)
 from fairshot.files import write_atomically
 from fairshot.methods.sss import SSS
 from fairshot.studies.gates import Gate, Space
@@ -96,15 +101,21 @@ class TradeOff(Document):
         rule = self.best.rule if self.chosen_on_pseudo_novel else None
         return next((point for point in self.points if point.tuned and point.rule == rule), None)
 
+    @property
+    def page_name(self) -> str:
+        """The name of its page in the folder of a run."""
+        return MIRROR_TRADEOFF_PAGE if self.mirror else TRADEOFF_PAGE
+
     def write(self, run: Path) -> None:
-        """Write it and its page into the folder of a run."""
-        write_json(run / TRADEOFF, json.dumps(self.model_dump()))
-        write_atomically(run / TRADEOFF_PAGE, self.page().encode())
+        """Write it and its page into the folder of a run; one with mirror images leaves one without alone."""
+        name = MIRROR_TRADEOFF if self.mirror else TRADEOFF
+        write_json(run / name, json.dumps(self.model_dump()))
+        write_atomically(run / self.page_name, self.page().encode())
 
     @classmethod
-    def read(cls, run: Path) -> TradeOff:
-        """Read what was written into the folder of a run."""
-        return read_model(run / TRADEOFF, cls, "a trade-off")
+    def read(cls, run: Path, mirror: bool = False) -> TradeOff:
+        """Read what was written into the folder of a run, without or with mirror images."""
+        return read_model(run / (MIRROR_TRADEOFF if mirror else TRADEOFF), cls, "a trade-off")
 
     def page(self) -> str:
         """Return the chosen points and all points as tables in Markdown."""

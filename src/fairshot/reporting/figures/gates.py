@@ -52,7 +52,11 @@ def chosen_gates(trade_off: TradeOff) -> list[tuple[str, ...]]:
 def _draw(given: FigureInput, writer: FigureWriter) -> list[ReportFigure]:
     """Draw the trade-off of each run that compared gates."""
     figures = []
-    compared = [(run.name, run.trade_off) for run in given.runs if run.trade_off is not None]
+    compared = [
+        (f"{run.name}, mirror images" if found.mirror else run.name, found)
+        for run in given.runs
+        for found in run.trade_offs
+    ]
     for index, (name, trade_off) in enumerate(compared):
         chosen = chosen_gates(trade_off)
         caption = "Each mark is one setting of a rule on the same features, measured on test images. "
