@@ -15,7 +15,9 @@ from fairshot import Result, load_embedder
 from fairshot.benchmarks import load_stream
 from fairshot.benchmarks.stream import StreamSettings
 from fairshot.errors import NoRun
+from fairshot.reporting.figures import style, writer
 from fairshot.teaching.doodle_files import write_doodles
+from support.commands import blank
 from support.pages import ROOT, CodeBlock, docstring_code, run_code, run_python
 
 
@@ -28,7 +30,10 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(folder):
-    return run_python(ROOT / "docs" / "python.md", folder)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (style, writer):
+            patch.setattr(module, "render", blank)  # what figures show is a matter of tests/reporting
+        return run_python(ROOT / "docs" / "python.md", folder)
 
 
 def run_docstring(docstring: str, folder: Path) -> dict:

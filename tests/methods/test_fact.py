@@ -20,7 +20,7 @@ def objective(**options) -> ForwardCompatible:
 
 def test_virtual_prototypes_are_orthogonal_one_per_future_class():
     method = toy_method("fact")
-    assert method.virtual.shape == (4, 128)
+    assert method.virtual.shape == (4, method.embedder.width)
     torch.testing.assert_close(method.virtual @ method.virtual.T, torch.eye(4))
     assert objective(reserved=2).allowed.sum(1).tolist() == [2] * 6
 

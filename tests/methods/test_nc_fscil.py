@@ -15,7 +15,7 @@ from fairshot.methods.nc_fscil import (
     mixup_loss,
     simplex_etf,
 )
-from support.toys import after_base, fit_toy, toy_method, toy_stream, uniform
+from support.toys import SMALL, after_base, fit_toy, toy_method, toy_stream, uniform
 
 
 @settings(max_examples=20)
@@ -35,7 +35,7 @@ def test_vertices_stay_through_training_and_sessions():
     method, _ = fit_toy("nc_fscil", seed=0)
     for session in toy_stream().sessions[1:]:
         method.learn(session.train)
-    assert drawn.shape == (10, 32)
+    assert drawn.shape == (10, SMALL["nc_fscil"]["width"])
     assert torch.equal(method.vertices, drawn)
     assert not any("vertices" in name for name, _ in toy_method("nc_fscil").objective().named_parameters())
 

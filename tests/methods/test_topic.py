@@ -66,8 +66,8 @@ def fine_tuning() -> tuple:
 
 
 def test_shots_are_pulled_to_their_node_and_neighbours_of_other_classes_pushed_apart():
-    _, tuning = fine_tuning()
-    shots = torch.nn.functional.normalize(uniform(10, 128).float() - 0.5, dim=1)
+    method, tuning = fine_tuning()
+    shots = torch.nn.functional.normalize(uniform(10, method.embedder.width).float() - 0.5, dim=1)
     with torch.no_grad():
         nodes = tuning.all_nodes()
         pulls = []

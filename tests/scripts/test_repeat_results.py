@@ -14,7 +14,10 @@ from support.pages import parse
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = sorted((ROOT / "results").glob("*/commands.txt"))
-NOTHING_TRAINED = "--set training.epochs=0 --set benchmark.sessions=1"
+NOTHING_TRAINED = (
+    "--set training.epochs=0 --set benchmark.base_classes=4 --set benchmark.way=1 --set benchmark.sessions=1"
+    " --set model.size=12 --set method.sr_width=16"
+)
 
 
 def repeat(commands: Path, destination: Path) -> subprocess.CompletedProcess[str]:

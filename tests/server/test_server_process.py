@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from fairshot.teaching import Store
-from support.servers import Served, png
+from support.servers import CERTIFICATES, Served, png
 from support.stores import drawings, network, store_spec
 
 
@@ -33,13 +33,19 @@ def test_many_clients_at_once_lose_nothing(served: Served) -> None:
     def teach(number: int) -> int:
         photos = [("photos", ("x.png", png(image))) for image in drawings(f"load {number}", 3, 3)]
         sent = httpx.post(
-            f"{served.url}/api/teach", data={"name": f"load {number}"}, files=photos, timeout=60
+            f"{served.url}/api/teach",
+            data={"name": f"load {number}"},
+            files=photos,
+            timeout=60,
+            verify=CERTIFICATES,
         )
         return sent.status_code
 
     def predict(number: int) -> int:
         image = png(drawings(f"load {number % 8}", 5, 3)[4])
-        sent = httpx.post(f"{served.url}/api/predict", files={"images": ("x.png", image)}, timeout=60)
+        sent = httpx.post(
+            f"{served.url}/api/predict", files={"images": ("x.png", image)}, timeout=60, verify=CERTIFICATES
+        )
         return sent.status_code
 
     with ThreadPoolExecutor(12) as clients:
@@ -50,7 +56,7 @@ def test_many_clients_at_once_lose_nothing(served: Served) -> None:
     with Store(served.folder) as store:
         assert set(store.snapshot().names) - before == {f"load {number}" for number in range(16)}
         assert {info.photos for info in store.classes() if info.name.startswith("load")} == {3}
-    metrics = httpx.get(f"{served.url}/api/metrics", timeout=60).text
+    metrics = httpx.get(f"{served.url}/api/metrics", timeout=60, verify=CERTIFICATES).text
     batches, images = (float(_metric(metrics, f"fairshot_batch_images_{part}")) for part in ("count", "sum"))
     assert images >= 64
     assert batches < images  # some were answered together
@@ -71,7 +77,12 @@ def test_slow_and_silent_clients_block_nobody(served: Served) -> None:
             each.sendall([b"", b"POST /api/pre", begun][index % 3])
         for _ in range(5):
             image = png(drawings("somebody", 1, 3)[0])
-            answer = httpx.post(f"{served.url}/api/predict", files={"images": ("x.png", image)}, timeout=60)
+            answer = httpx.post(
+                f"{served.url}/api/predict",
+                files={"images": ("x.png", image)},
+                timeout=60,
+                verify=CERTIFICATES,
+            )
             assert answer.status_code == 200
     finally:
         for each in sockets:
@@ -93,7 +104,9 @@ def test_a_killed_server_loses_nothing_that_was_taught(served: Served) -> None:
     names = [f"class {number}" for number in range(3)]
     for name in names:
         photos = [("photos", ("x.png", png(image))) for image in drawings(name, 2, 3)]
-        sent = httpx.post(f"{served.url}/api/teach", data={"name": name}, files=photos, timeout=60)
+        sent = httpx.post(
+            f"{served.url}/api/teach", data={"name": name}, files=photos, timeout=60, verify=CERTIFICATES
+        )
         assert sent.status_code == 200
     served.process.send_signal(signal.SIGKILL)
     served.process.wait(60)

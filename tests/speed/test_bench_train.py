@@ -54,8 +54,9 @@ def test_each_row_keeps_its_pictures_where_its_name_says(monkeypatch):
 
 
 def test_a_benchmark_is_measured_on_its_own_pictures():
-    small = ["--set", "training.batch=64", "--set", "model.size=8", "--set", "method.sr_width=16"]
-    command = ["bench", "train", "--benchmark", "doodles", "--device", "cpu", "--plain-steps", "5", *small]
+    small = ["--set", "training.batch=16", "--set", "model.size=8", "--set", "method.sr_width=16"]
+    small += ["--set", "benchmark.base_classes=4", "--plain-steps", "5"]
+    command = ["bench", "train", "--benchmark", "doodles", "--device", "cpu", *small]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
     assert "base training of doodles/sss" in done.output

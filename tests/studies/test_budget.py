@@ -18,9 +18,8 @@ from fairshot.reporting.groups import group_results
 from fairshot.reporting.terminal import conditions_table
 from fairshot.studies import StudyOptions, compare
 from fairshot.studies.comparison import Comparison
-from fairshot.training.hardware import choose_hardware
 from fairshot.training.loop import Trainer
-from support.toys import MODEL, TRAINING, VIEWS, toy_method, toy_stream
+from support.toys import MODEL, TRAINING, VIEWS, cpu, toy_method, toy_stream
 
 SMALL = ["benchmark.base_classes=4", "benchmark.way=2", "benchmark.sessions=1", "model.size=14"]
 BUDGET = 1000
@@ -50,7 +49,7 @@ def entered(monkeypatch):
 @pytest.mark.parametrize("name", sorted(methods()))
 def test_every_method_passes_the_images_of_the_budget(name, entered):
     settings = TRAINING.model_copy(update={"epochs": 1, "images": BUDGET, "learning_rate": 0.01})
-    trainer = Trainer(choose_hardware("cpu"), settings, VIEWS, MODEL.size, 0)
+    trainer = Trainer(cpu(), settings, VIEWS, MODEL.size, 0)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         method = toy_method(name)
@@ -77,7 +76,7 @@ def test_the_table_prints_what_was_counted_and_which_rule_held(tmp_path, entered
 
 def test_authors_epochs_hold_where_they_are_more():
     settings = TRAINING.model_copy(update={"images": 100, "authors_epochs": 3})
-    trainer = Trainer(choose_hardware("cpu"), settings, VIEWS, MODEL.size, 0)
+    trainer = Trainer(cpu(), settings, VIEWS, MODEL.size, 0)
     toy_method("ncm").train_base(toy_stream().base.train, trainer)
     assert (trainer.base_epochs, trainer.budget, trainer.images) == (3, "authors", 3 * 240)
 
@@ -86,7 +85,7 @@ def test_an_interrupted_training_goes_on_counting(tmp_path):
     settings = TRAINING.model_copy(update={"images": 1000})
 
     def train(folder, deadline=math.inf):
-        trainer = Trainer(choose_hardware("cpu"), settings, VIEWS, MODEL.size, 0, folder, deadline=deadline)
+        trainer = Trainer(cpu(), settings, VIEWS, MODEL.size, 0, folder, deadline=deadline)
         with torch.random.fork_rng():
             torch.manual_seed(0)
             toy_method("ncm").train_base(toy_stream().base.train, trainer)

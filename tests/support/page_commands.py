@@ -44,9 +44,18 @@ REPLACED = (
     ),
     Replaced(r"images=14376960", "images=100", "time"),
     Replaced(r"(compare) all", r"\1 ncm sss", "time: tests/studies/test_budget.py"),
+    Replaced(
+        r"ncm-lite0-frozen ncm-lite2-frozen sss_gate-lite0-frozen sss_gate-lite2-frozen",
+        "ncm-lite0-frozen sss_gate-lite0-frozen",
+        "time: tests/recipes/test_recipes.py reads the others, tests/models/test_weights.py their weights",
+    ),
     Replaced(r"tune cifar100/all", "tune cifar100/teen", "time: tests/studies/test_tuning.py"),
     Replaced(r"training\.epochs=(54|60)", "training.epochs=1", "time"),
-    Replaced(r"(tradeoff .*?)( --novel \d+ --held-out \d+)?$", r"\1 --novel 2 --held-out 5", "few classes"),
+    Replaced(
+        r"(tradeoff .*?)( --novel \d+ --held-out \d+)?$",
+        r"\1 --novel 2 --held-out 5 --draws 2",
+        "few classes, time",
+    ),
     Replaced(r"--splits 3", "--splits 1", "time"),
     Replaced(r"(doodles \w+).*", r"\1 --photos 6", "time"),
     # What stands for something of the reader's.
@@ -72,7 +81,7 @@ REPLACED = (
     ),
     Replaced(
         r"(compare (?!.*model\.).*--data .*)",
-        r"\1 --set model.backbone=tiny --set model.size=32 --set model.resize=36",
+        r"\1 --set model.backbone=tiny --set model.size=16 --set model.resize=18",
         "time",
     ),
     Replaced(
@@ -83,7 +92,7 @@ REPLACED = (
     ),
     Replaced(
         r"((?:run|compare|tune) (?=.*(?:cifar100|cub200|weights=)).*)",
-        r"\1 --set training.batch=60 --set model.size=32 --set model.resize=36",
+        r"\1 --set training.batch=60 --set model.size=16 --set model.resize=18",
         "time",
     ),
     Replaced(r"((?:run|compare|tune) (?=.*cifar100).*)", r"\1 --set model.backbone=tiny", "time"),

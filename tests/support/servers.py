@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -20,6 +21,8 @@ from PIL import Image
 
 from fairshot.server.serving import build_server, listen
 from fairshot.teaching import Store
+
+CERTIFICATES = ssl.create_default_context()  # which httpx otherwise reads anew for each request
 
 
 @dataclass
@@ -49,7 +52,7 @@ class Served:
         self.url = line.split()[1].rstrip("/")
         for _ in range(600):
             try:
-                if httpx.get(f"{self.url}/api/health", timeout=60).status_code == 200:
+                if httpx.get(f"{self.url}/api/health", timeout=60, verify=CERTIFICATES).status_code == 200:
                     return self
             except httpx.TransportError:
                 time.sleep(0.1)

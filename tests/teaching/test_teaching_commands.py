@@ -480,11 +480,15 @@ def test_archive_carries_the_whole_store(store: Path, doodles: Path, tmp_path: P
         assert copy.undo().kind == "teach"
 
 
-@pytest.mark.parametrize("rule", ["whitened left out, mirrored", "class covariance unbiased"])
-def test_onnx_gives_the_same_answers(trained: Path, doodles: Path, tmp_path: Path, rule: str) -> None:
+@pytest.mark.parametrize(  # a graph of every view of every crop takes four times as long to optimise
+    ("rule", "mirror"), [("whitened left out, mirrored", False), ("class covariance unbiased", True)]
+)
+def test_onnx_gives_the_same_answers(
+    trained: Path, doodles: Path, tmp_path: Path, rule: str, mirror: bool
+) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     store = tmp_path / "store"
-    recipe = load_recipe(str(trained / "recipe.yaml"), RULES[rule])
+    recipe = load_recipe(str(trained / "recipe.yaml"), [*RULES[rule], f"method.mirror={mirror}"])
     run(recipe, RunOptions(tmp_path / "run", choose_hardware("cpu"), base=trained))
     Store.create(store, teaching.from_run(tmp_path / "run")).close()
     fairshot("teach", store, "umbrella", doodles / "teach" / "umbrella")

@@ -16,6 +16,10 @@ from zipfile import ZipFile
 import pytest
 
 ROOT = Path(__file__).parents[2]
+SMALL = [
+    *("--set", "training.epochs=1", "--set", "training.batch=60", "--set", "model.size=12"),
+    *("--set", "benchmark.base_classes=6", "--set", "benchmark.way=2", "--set", "benchmark.sessions=2"),
+]
 NEEDED = ("pyproject.toml", "README.md", "LICENSE", "src")
 
 
@@ -81,7 +85,7 @@ def test_the_wheel_holds_what_the_package_needs_and_nothing_else(wheel: Path) ->
 def test_a_wheel_alone_runs_an_experiment_and_tells_what_is_there(scripts: Path, folder: Path) -> None:
     where = call(folder, scripts / "python", "-c", "import fairshot; print(fairshot.__file__)")
     assert Path(where.strip()).is_relative_to(folder / "venv")
-    ran = call(folder, scripts / "fairshot", "run", "doodles/ncm", "--set", "training.epochs=1")
+    ran = call(folder, scripts / "fairshot", "run", "doodles/ncm", *SMALL)
     assert "ncm" in ran
     assert (folder / "runs" / "doodles-ncm-seed0" / "result.json").is_file()
     assert list((folder / "runs" / "doodles-ncm-seed0" / "figures").iterdir())
