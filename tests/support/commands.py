@@ -43,7 +43,7 @@ CONTEXT.set_forkserver_preload(  # with what they need, all that takes long to i
 
 TINY = [  # a run of SSS on doodles that takes seconds
     *("--set", "benchmark.base_classes=6", "--set", "benchmark.way=2", "--set", "benchmark.sessions=2"),
-    *("--set", "training.epochs=1", "--set", "training.batch=60", "--set", "model.size=8"),
+    *("--set", "training.epochs=1", "--set", "training.batch=60", "--set", "model.size=12"),
     *("--set", "method.sr_width=32", "--device", "cpu"),
 ]
 

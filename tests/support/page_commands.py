@@ -51,6 +51,7 @@ REPLACED = (
     ),
     Replaced(r"tune cifar100/all", "tune cifar100/teen", "time: tests/studies/test_tuning.py"),
     Replaced(r"training\.epochs=(54|60)", "training.epochs=1", "time"),
+    Replaced(r"training\.low_resolution=24", "training.low_resolution=8", "smaller pictures"),
     Replaced(
         r"(tradeoff .*?)( --novel \d+ --held-out \d+)?$",
         r"\1 --novel 2 --held-out 5 --draws 2",
