@@ -3,17 +3,14 @@
     python scripts/try_engine.py                                  # all variants, SSS on CIFAR-100's shapes
     python scripts/try_engine.py reference padded-stem fp16       # some of them
 
-Every variant trains random pictures in processes of its own: all compile at the same time, then one after the
-other trains alone with what it has compiled.
+Every variant trains random pictures in a process of its own. All compile at the same time and wait; then one
+after the other trains alone.
 """
 
 import argparse
-import math
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
@@ -24,13 +21,14 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad
 
-from fairshot.errors import TrainingStopped
 from fairshot.models.embedder import Embedder
 from fairshot.recipes import Recipe, load_recipe
 from fairshot.speed.train import base_objective, network_work, random_pictures
 from fairshot.training.loop import Objective, Trainer
+from fairshot.training.state import Row
 
 CLASSES = 60
+READY = "ready"  # what a process prints that has compiled
 ALIGNED = 8  # channels from which cuDNN's kernels for tensor cores read without another layout
 
 
@@ -71,6 +69,34 @@ class Grouped(nn.Module):
         return torch.cat([self.layers(group) for group in images.split(self.size)])
 
 
+class SumBatchNorm(nn.BatchNorm2d):
+    """Batch norm by sums of values and squares, where the usual one updates mean and variance."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(images)
+        values, axes = images.float(), (0, 2, 3)
+        count = values.numel() / values.shape[1]
+        mean = values.sum(axes) / count
+        variance = values.square().sum(axes) / count - mean.square()
+        with torch.no_grad():
+            assert self.running_mean is not None
+            assert self.running_var is not None
+            assert self.momentum is not None
+            self.running_mean.lerp_(mean, self.momentum)
+            self.running_var.lerp_(variance * (count / (count - 1)), self.momentum)
+        scale = self.weight * (variance + self.eps).rsqrt()
+        shift = self.bias - mean * scale
+        return (values * scale[:, None, None] + shift[:, None, None]).to(images.dtype)
+
+
+def batch_norm_sums(trial: Trial) -> Trial:
+    for module in trial.backbone.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.__class__ = SumBatchNorm
+    return trial
+
+
 def padded_stem(trial: Trial) -> Trial:
     trial.backbone.conv1 = PaddedConvolution(cast(nn.Conv2d, trial.backbone.conv1))
     return trial
@@ -98,11 +124,6 @@ def coordinate_descent(trial: Trial) -> Trial:
     return trial
 
 
-def cooperative_reductions(trial: Trial) -> Trial:
-    inductor.triton.cooperative_reductions = True
-    return trial
-
-
 def double_batch(trial: Trial) -> Trial:
     training = trial.recipe.training
     longer = training.model_copy(update={"batch": 2 * training.batch})
@@ -121,51 +142,58 @@ def together(*changes: Callable[[Trial], Trial]) -> Callable[[Trial], Trial]:
 VARIANTS: dict[str, Callable[[Trial], Trial]] = {
     "reference": together(),
     "padded-stem": padded_stem,
+    "batch-norm-sums": batch_norm_sums,
     "coordinate-descent": coordinate_descent,
-    "cooperative-reductions": cooperative_reductions,
     "fp16": fp16,
     "groups-256": partial(groups, 256, 1),
     "groups-128": partial(groups, 128, 1),
     "groups-128-two-stages": partial(groups, 128, 2),
-    "groups-256-all-stages": partial(groups, 256, 4),
-    "padded-stem-groups-256": together(padded_stem, partial(groups, 256, 1)),
-    "padded-stem-fp16": together(padded_stem, fp16),
-    "padded-stem-cooperative": together(padded_stem, cooperative_reductions),
+    "padded-stem-groups-128": together(padded_stem, partial(groups, 128, 1)),
+    "padded-stem-sums": together(padded_stem, batch_norm_sums),
+    "coordinate-descent-sums": together(coordinate_descent, batch_norm_sums),
     "double-batch": double_batch,
 }
 
 
 def train(variant: str, recipe: Recipe, images: int, rounds: int) -> None:
-    """Train one variant: without rounds one step, which compiles; else print the speed of an epoch each."""
+    """Train one variant: an epoch that compiles, one that waits to be told to go on, then those timed."""
     gpu = torch.cuda.is_available()
     objective = base_objective(recipe, CLASSES, len(recipe.model.mean))
     per_source, _ = network_work(objective)
     trial = VARIANTS[variant](Trial(recipe, objective, "bf16-mixed" if gpu else "32-true"))
     fabric = Fabric(accelerator="cuda" if gpu else "cpu", devices=1, precision=trial.precision)  # type: ignore[arg-type]
-    settings = trial.recipe.training.model_copy(update={"epochs": 1 + rounds, "images": None})
-    trainer = Trainer(fabric, settings, recipe.views, recipe.model.size, 0)
-    trainer.deadline = math.inf if rounds else time.monotonic()
-    with nullcontext() if rounds else suppress(TrainingStopped):
-        trainer.train(trial.objective, random_pictures(recipe, CLASSES, images))
-    for epoch in trainer.history[1:]:
+    settings = trial.recipe.training.model_copy(update={"epochs": 2 + rounds, "images": None})
+
+    def wait_after_first(history: list[Row]) -> None:
+        if len(history) == 1:
+            print(READY, flush=True)
+            sys.stdin.readline()
+
+    trainer = Trainer(fabric, settings, recipe.views, recipe.model.size, 0, after_epoch=wait_after_first)
+    trainer.train(trial.objective, random_pictures(recipe, CLASSES, images))
+    for epoch in trainer.history[2:]:  # the second one waited
         print(f"{epoch['images_per_second'] * per_source:.0f}")
 
 
 def measure(variants: list[str], given: argparse.Namespace) -> Iterator[tuple[str, list[float]]]:
-    """Compile all variants at once, then time one after the other; one that fails has no speeds."""
+    """Let all variants compile at once, then time one after the other; one that fails has no speeds."""
     call = [sys.executable, __file__, "--recipe", given.recipe, "--images", str(given.images)]
-    call += [*(f"--set={change}" for change in given.set), "--train"]
-    compiling = [
-        subprocess.Popen([*call, variant, "--rounds", "0"])  # noqa: S603 - this script, its own variants
-        for variant in variants
-    ]
-    for process in compiling:
-        process.wait()
-    for variant in variants:
-        timed = subprocess.run(  # noqa: S603 - as above
-            [*call, variant, "--rounds", str(given.rounds)], stdout=subprocess.PIPE, text=True, check=False
+    call += [*(f"--set={change}" for change in given.set), "--rounds", str(given.rounds), "--train"]
+    processes = {
+        variant: subprocess.Popen(  # noqa: S603 - this script, its own variants
+            [*call, variant], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        yield variant, [float(speed) for speed in timed.stdout.split()] if timed.returncode == 0 else []
+        for variant in variants
+    }
+    ready = {variant: _readline(process) == READY for variant, process in processes.items()}
+    for variant, process in processes.items():
+        printed, _ = process.communicate("\n" if ready[variant] else None)
+        yield variant, [float(speed) for speed in printed.split()] if process.returncode == 0 else []
+
+
+def _readline(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
 
 
 def main() -> None:
@@ -174,7 +202,7 @@ def main() -> None:
     parser.add_argument("variants", nargs="*", help=f"of {', '.join(VARIANTS)}")
     parser.add_argument("--recipe", default="cifar100/sss")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--images", type=int, default=30_000, help="random pictures")
+    parser.add_argument("--images", type=int, default=15_360, help="random pictures")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--train", help=argparse.SUPPRESS)  # what a process of this script is started for
     given = parser.parse_args()

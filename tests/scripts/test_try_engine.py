@@ -1,4 +1,4 @@
-"""The script that times changes of the engine: they compute the same, and each is timed in every round."""
+"""The script that times changes of the engine: they compute the same, and each is timed in rounds."""
 
 import importlib.util
 import sys
@@ -33,6 +33,17 @@ def test_a_changed_network_gives_the_same_features(engine, variant):
     changed = engine.VARIANTS[variant](trial).backbone
     assert isinstance(changed.conv1, engine.PaddedConvolution | engine.Grouped)
     torch.testing.assert_close(changed(images), before)
+
+
+def test_batch_norms_by_sums_train_as_the_usual_ones(engine):
+    usual, by_sums = torch.nn.BatchNorm2d(3), engine.SumBatchNorm(3)
+    images = torch.randn(6, 3, 4, 4, requires_grad=True)
+    found = []
+    for norm in (usual, by_sums):
+        output = norm(images)
+        (gradient,) = torch.autograd.grad(output.square().mul(output).sum(), images)
+        found.append((output, gradient, norm.running_mean, norm.running_var))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)
 
 
 def test_batch_norms_of_groups_have_their_own_statistics(engine):
