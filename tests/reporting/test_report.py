@@ -533,6 +533,7 @@ def test_browser_opens_the_measured_cifar100_results(browser, tmp_path):
     )
     assert all(tab.evaluate("[...document.images].map(image => image.complete && image.naturalWidth)"))
     assert tab.evaluate("document.documentElement.scrollHeight") < 10_000
+    assert_labels_are_whole(tab)
     assert_charts_follow_what_is_shown(tab)
     assert_tables_follow_what_is_shown(tab)
     assert_comparison_comes_first(tab)
@@ -540,6 +541,13 @@ def test_browser_opens_the_measured_cifar100_results(browser, tmp_path):
     tab.locator("details.notice summary").click()
     assert "features.safetensors" in tab.inner_text("body")  # too large to commit: the page says so
     assert complaints == []
+
+
+def assert_labels_are_whole(tab):
+    """No label of a line reaches beyond its figure."""
+    beyond = """[...document.querySelectorAll(".chart .end text")].map(text =>
+        text.getBoundingClientRect().right - text.closest("svg").getBoundingClientRect().right)"""
+    assert max(tab.evaluate(beyond)) <= 0
 
 
 def assert_charts_follow_what_is_shown(tab):

@@ -5,6 +5,8 @@
 const NAMESPACE = "http://www.w3.org/2000/svg";
 const NARROW = 440; // pixels; below, lines have no labels at their ends: the ticks above name them
 const LABEL_GAP = 12.5;
+const LABEL_X = 15; // from the axes to the labels
+const ruler = document.createElement("canvas").getContext("2d");
 let charts = 0;
 
 function draw(name, attributes, parent, text) {
@@ -116,9 +118,7 @@ function labelEnds(svg, box, lines, x, y, options) {
     }
     const value = options.harmonic ? "" : ` ${end.at[1].toFixed(1)}`;
     const text = `${end.below ? "▾ " : ""}${line.label}${value}`;
-    const size = line.published ? 10 : 12;
-    const weight = line.width > 2 ? 700 : 400;
-    const attributes = { x: box.x + box.w + 15, y: places[i] + 4, "font-size": size, "font-weight": weight };
+    const attributes = { x: box.x + box.w + LABEL_X, y: places[i] + 4, ...fontOf(line) };
     draw("text", { ...attributes, fill: line.colour, class: end.below ? "clipped" : "" }, group, text);
   });
 }
@@ -148,10 +148,20 @@ function lineOf(id, method, values) {
   return { id, label, points, colour, dash, marker, width };
 }
 
+function fontOf(line) {
+  return { "font-size": line.published ? 10 : 12, "font-weight": line.width > 2 ? 700 : 400 };
+}
+
+// Pixels right of the axes: what the longest label with its mark and value takes in the font of the page.
 function room(lines, width) {
   if (width < NARROW) return 8;
-  const longest = Math.max(...lines.map((line) => (line.label.length + 6) * (line.published ? 5.1 : 6.3)), 40);
-  return Math.min(longest + 22, 0.42 * width);
+  const family = getComputedStyle(document.body).fontFamily;
+  const widths = lines.map((line) => {
+    const font = fontOf(line);
+    ruler.font = `${font["font-weight"]} ${font["font-size"]}px ${family}`;
+    return ruler.measureText(`▾ ${line.label} 00.0`).width;
+  });
+  return Math.min(Math.max(...widths, 40) + LABEL_X + 4, width / 2);
 }
 
 const KINDS = {
