@@ -26,7 +26,7 @@ import typer
 ROOT = Path(__file__).parents[2]
 PAGES = [
     *sorted(ROOT.glob("*.md")),
-    *(ROOT / name for name in ("examples/README.md", "results/README.md")),
+    *(ROOT / name for name in ("examples/README.md", "results/README.md", "results/speed/README.md")),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 SHELL = (

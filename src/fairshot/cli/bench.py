@@ -50,14 +50,14 @@ def train_command(
     device: Device = "auto",
     classes: Classes = 60,
     images: Images = 30_000,
-    plain_steps: Annotated[int, typer.Option(min=5, help="Steps of plain training that are timed.")] = 30,
     set_: Set = [],
     trust: Trust = False,
     root: Root = None,
 ) -> None:
     """Images per second of base training, and its share of what the hardware's matrix products reach.
 
-    Pictures are timed on the device and streamed to it: if both are as fast, reading limits nothing.
+    Pictures are timed on the device and streamed to it: if both are as fast, reading limits nothing. A whole
+    epoch is timed, at whose beginning the workers of plain training have prepared nothing.
 
     Example: fairshot bench train doodles/sss --device cpu --images 600
     """
@@ -66,7 +66,7 @@ def train_command(
 
     name, chosen, data = _training(recipe, benchmark, classes, images, set_, trust, root)
     fabric = choose_hardware(device)
-    rows = measure_training(chosen, fabric, data, plain_steps, ConsoleReporter("bench"))
+    rows = measure_training(chosen, fabric, data, ConsoleReporter("bench"))
     plain = next(row.images_per_second for row in rows if row.plain)
     cells = (
         (

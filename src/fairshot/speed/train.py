@@ -8,7 +8,6 @@ too, so that the gain of each part is visible.
 from __future__ import annotations
 
 import copy
-import itertools
 import os
 import tempfile
 import time
@@ -72,7 +71,7 @@ def random_pictures(recipe: Recipe, classes: int, images: int) -> LabelledPictur
 
 
 def measure_training(
-    recipe: Recipe, fabric: Fabric, data: LabelledPictures, plain_steps: int, reporter: Reporter = SILENT
+    recipe: Recipe, fabric: Fabric, data: LabelledPictures, reporter: Reporter = SILENT
 ) -> list[TrainingSpeed]:
     """Time the training of a recipe and plain training on pictures of a base session."""
     pictures, classes, images = data.pictures, int(data.labels.max()) + 1, len(data)
@@ -94,7 +93,7 @@ def measure_training(
     ]
     for name, compiled in (("float32, eager", False), ("bf16, compiled", True)):
         if fabric.device.type == "cuda" or not compiled:
-            train = partial(_train_plainly, recipe, fabric, data, plain_steps, compiled, reporter)
+            train = partial(_train_plainly, recipe, fabric, data, compiled, reporter)
             rows.append(row(f"{PLAIN}PIL in {WORKERS} workers, {name}", train))
     return rows
 
@@ -197,41 +196,42 @@ def _train_plainly(
     recipe: Recipe,
     fabric: Fabric,
     data: LabelledPictures,
-    steps: int,
     compiled: bool,
     reporter: Reporter,
     objective: Objective,
 ) -> tuple[float, float, float]:
     """Train as most public code does, with DataLoader workers: in float32, or in bf16 and compiled.
 
-    Returns what `_train` does; what compilation takes is not measured.
+    Returns what `_train` does; what compilation takes is not measured. Two epochs, of which the second is
+    timed: workers prepare batches in advance, but never those of the next epoch, so that every batch that is
+    counted is prepared and used while the time runs.
     """
     objective.to(fabric.device)
     loss_of = torch.compile(objective) if compiled else objective
+    rows = min(recipe.training.batch + objective.neighbours, len(data))
     loader = DataLoader(
         _PlainDataset(data, recipe.views, recipe.model.size),
-        recipe.training.batch + objective.neighbours,
+        rows,
         shuffle=True,
         drop_last=True,
         num_workers=WORKERS,
         persistent_workers=True,
     )
-    batches = itertools.chain.from_iterable(itertools.repeat(loader))
     optimiser = torch.optim.SGD(objective.parameters(), lr=0.01, momentum=0.9)
-    warm = 2 * WORKERS + 2  # steps whose batches the workers prepare before the time starts
     fastest = timed_convolutions() if compiled else nullcontext()
-    with fastest, reporter.track("plain training", warm + steps) as advance:
-        for step, (first, second, target) in zip(range(warm + steps), batches, strict=False):
-            if step == warm:
-                synchronise(fabric)
-                began = time.perf_counter()
-            views = [first.to(fabric.device), second.to(fabric.device)][: objective.views]
-            noise = torch.rand(len(target), objective.noise, device=fabric.device)
-            with torch.autocast(fabric.device.type, torch.bfloat16, enabled=compiled):
-                loss = loss_of(views, target.to(fabric.device), noise)
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-            advance()
-    synchronise(fabric)
-    return recipe.training.batch * steps / (time.perf_counter() - began), nan, nan
+    with fastest, reporter.track("plain training", 2 * len(loader)) as advance:
+        for _ in range(2):  # the first one starts the workers, and compiles
+            synchronise(fabric)
+            began = time.perf_counter()
+            for first, second, target in loader:
+                views = [first.to(fabric.device), second.to(fabric.device)][: objective.views]
+                noise = torch.rand(len(target), objective.noise, device=fabric.device)
+                with torch.autocast(fabric.device.type, torch.bfloat16, enabled=compiled):
+                    loss = loss_of(views, target.to(fabric.device), noise)
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+                advance()
+        synchronise(fabric)
+        seconds = time.perf_counter() - began
+    return len(loader) * (rows - objective.neighbours) / seconds, nan, nan
