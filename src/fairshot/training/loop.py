@@ -208,11 +208,11 @@ class Trainer:
         fabric = self.fabric
         batches = self._batches(objective, data, settings)
         share_batch_norms(objective, fabric)
-        objective.to(fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        step = Step(objective, self.views, batches.channels)
+        step = self._step(objective, batches)
         epochs = self._epochs(step, batches, settings, phase)
         sgd = _sgd(objective, settings)
-        loss_of, optimiser = fabric.setup(_compiled(step, fabric) if self.compiled else step, sgd)
+        compiled = self.compiled and fabric.device.type == "cuda"
+        loss_of, optimiser = fabric.setup(_compiled(step, fabric.world_size) if compiled else step, sgd)
 
         checkpoints = Checkpoints(self.folder / phase, self.reporter) if self.folder else None
         digest = data.sha256() if checkpoints else ""
@@ -292,9 +292,13 @@ class Trainer:
         """Leave room in a budget of images for a phase that is trained after the base session."""
         if self.settings.images is not None:
             batches = self._batches(objective, data, settings)
-            objective.to(self.fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-            images = self._images_per_step(Step(objective, self.views, batches.channels), batches)
+            images = self._images_per_step(self._step(objective, batches), batches)
             self.reserved_images += images * settings.epochs * batches.steps_per_epoch
+
+    def _step(self, objective: Objective, batches: Batches) -> Step:
+        """Put an objective on the device, with the views that it is given."""
+        objective.to(self.fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return Step(objective, self.views, batches.channels)
 
     def _batches(self, objective: Objective, data: LabelledPictures, settings: TrainingSettings) -> Batches:
         return Batches(
@@ -377,10 +381,8 @@ def _sgd(objective: Objective, settings: TrainingSettings) -> torch.optim.SGD:
     )
 
 
-def _compiled(step: nn.Module, fabric: Fabric) -> nn.Module:
-    """Compile for a GPU, with CUDA graphs where one process has the device to itself."""
-    if fabric.device.type != "cuda":
-        return step
+def _compiled(step: nn.Module, processes: int) -> nn.Module:
+    """Compile for a GPU, with CUDA graphs where one process trains alone."""
     keep_compiled()
-    options: dict[str, Any] = {"triton.cudagraphs": fabric.world_size == 1}
+    options: dict[str, Any] = {"triton.cudagraphs": processes == 1}
     return cast(nn.Module, torch.compile(step, dynamic=False, options=options))
