@@ -12,6 +12,7 @@ from fairshot.reporting.groups import (
     decision_of,
     group_results,
     parts_of,
+    ranked,
 )
 from fairshot.reporting.names import PARTS
 from fairshot.studies.published import published, same_name
@@ -132,6 +133,22 @@ def test_an_ablation_lists_the_parts_that_are_on_and_what_else_a_run_has():
         "SSS: Intra + Inter + SR + R, with corner crops (corner crops 0.8)",
         "SSS: Intra + Inter + SR + R, with corner crops (corner crops 0.9)",
     ]
+
+
+def test_rows_are_ranked_by_harmonic_mean_after_frozen_backbones():
+    def result(method, novel, epochs, images=None):
+        made = make_result(method, novel=novel, recipe={"training": {"epochs": epochs}})
+        return made.model_copy(update={"images": images})
+
+    results = [
+        result("teen", 0.3, 3),
+        result("ncm", 0.1, 0),
+        result("sss", 0.6, 3),
+        result("cec", 0.2, 0, images=0),
+        result("c_fscil", 0.5, 0, images=900),  # in a further phase
+    ]
+    labels = [group.label for group in ranked(group_results(results))]
+    assert labels == ["CEC", "NCM", "SSS", "C-FSCIL", "TEEN"]
 
 
 def test_benchmarks_are_never_mixed():

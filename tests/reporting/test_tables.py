@@ -21,6 +21,7 @@ from fairshot.reporting.tables import (
     main_table,
     orders_table,
     overall_table,
+    summary_table,
 )
 from fairshot.studies.published import published
 from fairshot.studies.tradeoff import CurvePoint, RuleCurve, TradeOff
@@ -125,6 +126,37 @@ def test_rows_with_another_backbone_or_memory_are_remarked(groups, rows):
     assert "keeps one mean activation a class" in remarks["C-FSCIL, published"]
     assert not any(remark.startswith("backbone") for remark in remarks["SSS (prototype), published"])
     assert any("transductive" in remark for remark in remarks["SSS (prototype), published"])
+
+
+LITE2 = {"model": {"backbone": "tf_efficientnet_lite2", "weights": "efficientnet-lite2"}}
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "sizes", "remarks"),
+    [
+        (
+            "mini_imagenet",
+            CIFAR,
+            (
+                "began with weights efficientnet-lite2, learnt from ImageNet, which has all classes of "
+                "miniImageNet: none is new to it",
+                "not comparable with the published rows, whose backbone was trained from scratch",
+            ),
+        ),
+        ("cub200", (100, *[10] * 10), ("began with weights efficientnet-lite2, learnt from ImageNet",)),
+    ],
+)
+def test_rows_say_what_their_weights_know_of_other_pictures(benchmark, sizes, remarks):
+    ours = group_results([make_result("ncm", 0, benchmark, sizes, recipe=LITE2)])
+    theirs = published().on(benchmark, len(sizes))
+    assert len(theirs) > 5
+    for table in comparison_tables(ours, theirs):
+        assert by_label(table)["NCM"].remarks == remarks
+        began = {"began with ImageNet weights" in row.remarks for row in table.rows if not row.ours}
+        assert began == {benchmark == "cub200"}
+    assert summary_table(ours).rows[0].remarks == remarks[:1]
+    scratch = group_results([make_result("ncm", 0, "mini_imagenet", CIFAR)])
+    assert summary_table(scratch).rows[0].remarks == ()
 
 
 def test_components_table_orders_parts_and_mixes_ours_with_table_2(groups):

@@ -114,6 +114,12 @@ class Result(Document):
         return bool(self.pictures) or named != self.benchmark
 
     @property
+    def frozen(self) -> bool:
+        """Whether nothing was trained, so that the network stayed as it began."""
+        passed = self.section("training").get("epochs") if self.images is None else self.images
+        return passed == 0
+
+    @property
     def metrics(self) -> Metrics:
         """All metrics of the run."""
         return metrics_from_confusions(self.confusion_arrays, [len(classes) for classes in self.sessions])

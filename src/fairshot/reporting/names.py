@@ -74,7 +74,12 @@ def key_text(key: str) -> str:
 
 def is_as_published(settings: Flat) -> bool:
     """Whether a run has nothing that the paper's have not."""
-    return BEYOND_PAPER.isdisjoint(_having(settings))
+    return not beyond_paper(settings)
+
+
+def beyond_paper(settings: Flat) -> list[str]:
+    """Return what a run has and the paper's have not, in words."""
+    return [phrase for phrase in _having(settings) if phrase in BEYOND_PAPER]
 
 
 def without_idle(settings: Flat) -> dict[str, Any]:

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
+from fairshot.benchmarks import DATASETS
+from fairshot.evaluation.starting_weights import starting_weights
 from fairshot.reporting import measures as m
 from fairshot.reporting.groups import Group, Spread, backbone_of, means
 from fairshot.reporting.measures import Goal, SessionMeasure, SummaryMeasure, best
 from fairshot.studies.published import PublishedRow, same_name
+from fairshot.studies.reproducibility import NOT_COMPARABLE, begins_alike
 
 TRANSDUCTIVE = "transductive: unlabelled test images moved the classifiers"
 Theirs = Callable[[PublishedRow], float | None]
@@ -145,23 +148,47 @@ def make_table(
         )
         for row in rows
     ]
-    ours = [our_row(group, columns, backbones) for group in groups]
+    ours = [our_row(group, columns, backbones, rows) for group in groups]
     return Table(key, title, caption, tuple(columns), (*theirs, *ours))
 
 
-def our_row(group: Group, columns: Sequence[Column], backbones: Sequence[str | None] = ()) -> Row:
-    """Return the row of a group; it names its backbone where the groups have different ones."""
+def our_row(
+    group: Group,
+    columns: Sequence[Column],
+    backbones: Sequence[str | None] = (),
+    published: Sequence[PublishedRow] = (),
+) -> Row:
+    """Return the row of a group.
+
+    It names its backbone where the groups have different ones, and what that had learnt before.
+    """
     own = backbone_of(group)
     remarks = [f"backbone {own}"] if own and len(set(backbones)) > 1 else []
-    if any(result.transductive for result in group.results):
+    remarks += _remarks_on_weights(group, published)
+    if group.transductive:
         remarks.append(TRANSDUCTIVE)
     values = tuple(column.ours(group) for column in columns)
     return Row(group.label, values, group.label, remarks=tuple(remarks), seeds=len(group.results))
 
 
+def _remarks_on_weights(group: Group, published: Sequence[PublishedRow]) -> list[str]:
+    """Return what the backbone of a group had learnt, and whether published rows can stand beside it."""
+    weights, dataset = starting_weights(group.results[0]), DATASETS.get(group.official)
+    remarks = []
+    if weights is not None:
+        known = dataset is not None and dataset.part_of == weights.trained_on
+        inside = f", which has all classes of {group.benchmark_title}: none is new to it" if known else ""
+        remarks.append(f"began with {weights}{inside}")
+    if published and not any(begins_alike(weights, row) for row in published):
+        theirs = " or ".join(sorted({row.start for row in published}))
+        remarks.append(f"{NOT_COMPARABLE} with the published rows, whose backbone {theirs}")
+    return remarks
+
+
 def _published_remarks(row: PublishedRow, ours: Sequence[str | None], with_ratio: bool) -> tuple[str, ...]:
     remarks = {
         f"backbone {row.backbone}": not any(own and same_name(own, row.backbone) for own in ours),
+        row.start: row.pretrained_on is not None,
         f"keeps {row.memory}": bool(row.memory),
         TRANSDUCTIVE: row.transductive,
     }
