@@ -189,6 +189,22 @@ def test_what_else_sets_runs_apart_is_said_beside_their_parts():
     assert several.rows[1].remarks == ("with epochs 3, gamma 0.4",)
 
 
+def test_weights_are_told_apart_by_name_and_only_without_one_by_their_checksum():
+    def labels_and_remarks(*weights):
+        models = [{"weights": name, "weights_sha256": digit * 64} for name, digit in weights]
+        runs = [make_result("ncm", recipe={"model": model}) for model in models]
+        table = components_table(group_results(runs), published())
+        return [(row.label, row.remarks[-1]) for row in table.rows]
+
+    assert labels_and_remarks(("/home/me/one.pt", "a"), ("two.pt", "b")) == [
+        ("NCM (weights one.pt)", "with weights one.pt"),
+        ("NCM (weights two.pt)", "with weights two.pt"),
+    ]
+    assert labels_and_remarks(("one.pt", "a"), ("one.pt", "b")) == [
+        (f"NCM (weights sha256 {digits})", f"with weights sha256 {digits}") for digits in ("a" * 8, "b" * 8)
+    ]
+
+
 def test_settings_of_calibration_say_nothing_of_a_run_without():
     recipes = [
         switches("intra", "sr", calibration_timing="before"),
@@ -240,6 +256,10 @@ def test_other_benchmarks_have_no_published_ablation():
     assert ablation_tables(only, published()) == []
     both = group_results([make_result("ncm"), make_result("sss", recipe=switches("intra"))])
     assert [table.key for table in ablation_tables(both, published())] == ["components"]
+    baselines = [
+        make_result("ncm", recipe={"model": {"backbone": name}}) for name in ("resnet18", "resnet20")
+    ]
+    assert ablation_tables(group_results(baselines), published()) == []
 
 
 def test_csv_holds_every_number_in_full(groups, rows):
