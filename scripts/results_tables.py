@@ -89,6 +89,7 @@ TERMS = {
     "Budget": "budget",
     "Passes": "passes",
     "Keeps": "stores",
+    "Per class": "per class",
 }  # as a report has them
 
 
@@ -206,6 +207,8 @@ def _terms(groups: Sequence[Group]) -> dict[str, list[str]]:
     columns = {title: [values[key] for values in known] for title, key in TERMS.items()}
     if set(columns["Images"]) == {UNKNOWN}:  # runs of an earlier version
         del columns["Images"], columns["Budget"]
+    if set(columns["Per class"]) == {UNKNOWN}:
+        del columns["Per class"]
     return columns
 
 

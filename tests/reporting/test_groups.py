@@ -238,3 +238,9 @@ def test_conditions_tell_what_is_no_methods_own(name, engine):
     recipe = load_recipe(name)
     (group,) = group_results([make_result(recipe.method_name, recipe=recipe.as_dict())])
     assert conditions(group).values["engine"] == engine
+
+
+def test_conditions_tell_what_a_class_takes():
+    for kept, text in ((None, "?"), (24_720, "2.1 KB"), (12 * 5_678_900, "5,678.9 KB")):
+        (group,) = group_results([make_result("ncm").model_copy(update={"kept_bytes": kept})])
+        assert conditions(group).values["per class"] == text  # of 12 classes

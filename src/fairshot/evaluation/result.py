@@ -84,6 +84,7 @@ class Result(Document):
     images: Count | None = None  # through the network in the base session, counted in the training loop
     epochs: Count | None = None  # of the base session, without further phases
     budget: Budget = "epochs"  # what decided for how long that was
+    kept_bytes: Count | None = None  # of all classes after the last session, beside the networks
 
     @model_validator(mode="after")
     def _matrices_fit_the_sessions(self) -> Self:
