@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import groupby
 
 from fairshot.benchmarks import DATASETS
-from fairshot.evaluation.starting_weights import starting_weights
+from fairshot.evaluation.starting_weights import StartingWeights, starting_weights
 from fairshot.reporting import measures as m
 from fairshot.reporting.groups import Group, Spread, backbone_of, means
 from fairshot.reporting.measures import Goal, SessionMeasure, SummaryMeasure, best
@@ -46,6 +46,7 @@ class Row:
     remarks: tuple[str, ...] = ()
     parts: frozenset[str] = frozenset()  # of SSS that were on, in an ablation
     seeds: int = 1
+    comparable: bool = True  # with the published rows of its table; if not, no value of it is best
 
     @property
     def name(self) -> str:
@@ -72,7 +73,8 @@ class Table:
     @cached_property
     def winners(self) -> list[set[int]]:
         """For each column the indices of the rows with the best value."""
-        values = zip(*(row.values for row in self.rows), strict=True)
+        rows = [row.values if row.comparable else [None] * len(row.values) for row in self.rows]
+        values = zip(*rows, strict=True)
         return [best(means(v), column.goal) for v, column in zip(values, self.columns, strict=True)]
 
     @cached_property
@@ -162,27 +164,32 @@ def our_row(
 
     It names its backbone where the groups have different ones, and what that had learnt before.
     """
-    own = backbone_of(group)
+    own, weights = backbone_of(group), starting_weights(group.results[0])
+    comparable = not published or any(begins_alike(weights, row) for row in published)
     remarks = [f"backbone {own}"] if own and len(set(backbones)) > 1 else []
-    remarks += _remarks_on_weights(group, published)
-    if group.transductive:
-        remarks.append(TRANSDUCTIVE)
-    values = tuple(column.ours(group) for column in columns)
-    return Row(group.label, values, group.label, remarks=tuple(remarks), seeds=len(group.results))
-
-
-def _remarks_on_weights(group: Group, published: Sequence[PublishedRow]) -> list[str]:
-    """Return what the backbone of a group had learnt, and whether published rows can stand beside it."""
-    weights, dataset = starting_weights(group.results[0]), DATASETS.get(group.official)
-    remarks = []
     if weights is not None:
-        known = dataset is not None and dataset.part_of == weights.trained_on
-        inside = f", which has all classes of {group.benchmark_title}: none is new to it" if known else ""
-        remarks.append(f"began with {weights}{inside}")
-    if published and not any(begins_alike(weights, row) for row in published):
+        remarks.append(_what_it_knows(weights, group))
+    if not comparable:
         theirs = " or ".join(sorted({row.start for row in published}))
         remarks.append(f"{NOT_COMPARABLE} with the published rows, whose backbone {theirs}")
-    return remarks
+    if group.transductive:
+        remarks.append(TRANSDUCTIVE)
+    return Row(
+        group.label,
+        tuple(column.ours(group) for column in columns),
+        group.label,
+        remarks=tuple(remarks),
+        seeds=len(group.results),
+        comparable=comparable,
+    )
+
+
+def _what_it_knows(weights: StartingWeights, group: Group) -> str:
+    """Return what a backbone had learnt before, and whether the classes of the benchmark were among it."""
+    dataset = DATASETS.get(group.official)
+    known = dataset is not None and dataset.part_of == weights.trained_on
+    inside = f", which has all classes of {group.benchmark_title}: none is new to it" if known else ""
+    return f"began with {weights}{inside}"
 
 
 def _published_remarks(row: PublishedRow, ours: Sequence[str | None], with_ratio: bool) -> tuple[str, ...]:
