@@ -2,9 +2,9 @@
 
 A table stands between `<!-- table: FOLDER COLUMNS -->` and `<!-- end of table -->`; everything else on the
 pages is written by hand. A row is the mean over the runs results/FOLDER/METHOD-seed*; with the columns
-`paper`, SSS as the paper prints it stands above ours, below the baseline; with `gates`, methods that were
-given our gate stand by their own decision and by the gate. With `--check` nothing is written, and a page
-whose tables are not those of the runs is an error.
+`paper`, SSS as the paper prints it stands above ours, below frozen backbones and the baseline; with `gates`,
+methods that were given our gate stand by their own decision and by the gate. With `--check` nothing is
+written, and a page whose tables are not those of the runs is an error.
 """
 
 import re
@@ -13,22 +13,28 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from fairshot.benchmarks.cifar100 import PROTOCOL
 from fairshot.evaluation.result import Result
+from fairshot.reporting.ablations import BENCHMARK
 from fairshot.reporting.conditions import UNKNOWN, conditions
 from fairshot.reporting.groups import Group, Spread, group_results, is_baseline, ranked, spread_text
 from fairshot.reporting.measures import HARMONIC_AVG, OVERALL_AVG
 from fairshot.reporting.runs import read_run
 from fairshot.reporting.table import summary_column
 from fairshot.reporting.tables import gate_table
-from fairshot.studies.published import harmonic_means, implied_base, published
+from fairshot.studies.published import (
+    FeaturesRow,
+    PublishedRow,
+    harmonic_means,
+    implied_base,
+    published,
+)
+from fairshot.studies.reproducibility import judge
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "README.md", ROOT / "results" / "README.md")
 TABLE = re.compile(r"(<!-- table: ([\w/-]+) (\w+) -->\n).*?(<!-- end of table -->\n)", re.DOTALL)
 FOLDER = re.compile(r"(\w+)-(?:seed\d+|lite\d-frozen)")
 UNLISTED = {"sss_bgmm"}  # another decision on trainings of SSS: it has tables of its own
-BASE_CLASSES, WAY, SESSIONS = PROTOCOL.base_classes, PROTOCOL.way, PROTOCOL.sessions + 1
 SHORT = {  # by what a column is called: the property of the metrics, and which of its values is bold
     "Overall": ("overall_avg", max),
     "Base": ("base_avg", max),
@@ -36,7 +42,11 @@ SHORT = {  # by what a column is called: the property of the metrics, and which 
     "Base/Inc": ("base_inc", min),
     "Harmonic mean": ("harmonic_mean_avg", max),
 }
-BESIDE_PAPER = {  # by what a reader knows them as: the runs of all seeds
+BESIDE_PAPER = {  # by what a reader knows them as: the runs of all seeds, where a benchmark has some
+    "NCM, the baseline, on a frozen EfficientNet-Lite0": "ncm-lite0-frozen",
+    "NCM, the baseline, on a frozen EfficientNet-Lite2": "ncm-lite2-frozen",
+    "our gate, mirror images, on a frozen EfficientNet-Lite0": "sss_gate-lite0-frozen",
+    "our gate, mirror images, on a frozen EfficientNet-Lite2": "sss_gate-lite2-frozen",
     "NCM, the baseline": "ncm-seed*",
     "dual features alone": "ablation-features-seed*/separately",
     "with Resistance": "sss-seed*",
@@ -79,6 +89,7 @@ TERMS = {
     "Budget": "budget",
     "Passes": "passes",
     "Keeps": "stores",
+    "Per class": "per class",
 }  # as a report has them
 
 
@@ -99,15 +110,18 @@ def table(benchmark: str, columns: str) -> str:
 
 
 def paper_rows(folder: Path) -> list[list[str]]:
-    """Return the rows of SSS: as the paper prints it, where it does, and ours."""
-    printed = _printed(folder.name)
+    """Return the rows of SSS: as the paper prints it, where it does, and ours, where there are runs."""
+    found = {name: sorted(folder.glob(pattern)) for name, pattern in BESIDE_PAPER.items()}
+    ours = {name: [Result.read(run) for run in runs] for name, runs in found.items() if runs}
+    printed = _printed(folder.name, judge(next(iter(ours.values()))).images)
     rows = []
-    for name, pattern in BESIDE_PAPER.items():
+    for name in BESIDE_PAPER:
         if name in printed:
             rows.append([f"{name}: paper", "?", *(f"{value:.2f}" for value in printed[name])])
-        (group,) = group_results([Result.read(run) for run in sorted(folder.glob(pattern))])
-        cells = [spread_text(_spread(group, key)) for key, _ in SHORT.values()]
-        rows.append([f"{name}: ours", str(len(group.results)), *cells])
+        if name in ours:
+            (group,) = group_results(ours[name])
+            cells = [spread_text(_spread(group, key)) for key, _ in SHORT.values()]
+            rows.append([f"{name}: ours", str(len(group.results)), *cells])
     return rows
 
 
@@ -134,25 +148,29 @@ def _mean(spread: Spread | None) -> float:
     return float("-inf") if spread is None else spread.mean
 
 
-def _printed(benchmark: str) -> dict[str, list[float]]:
-    """Return what the paper prints for SSS, and what follows from it, in the order of `SHORT`."""
+def _printed(benchmark: str, images: Sequence[int]) -> dict[str, list[float]]:
+    """Return what the paper prints for SSS, and what follows from it, in the order of `SHORT`.
+
+    `images` are the test images of the classes of each session.
+    """
     rows = published()
-    (dual,) = (row for row in rows.features if row.decision == "separately")
     prototypes, mixtures = (
-        next(row for row in rows.on(benchmark, SESSIONS) if row.method == f"SSS ({kind})")
+        next(row for row in rows.on(benchmark, len(images)) if row.method == f"SSS ({kind})")
         for kind in ("prototype", "BGMM")
     )
-    named = {
-        "dual features alone": dual,
+    named: dict[str, PublishedRow | FeaturesRow] = {
         "with Resistance and Calibration": prototypes,
         "mixtures with Resistance and Calibration": mixtures,
     }
-    return {name: _derived(row.overall, row.inc or ()) for name, row in named.items()}
+    if benchmark == BENCHMARK:
+        (dual,) = (row for row in rows.features if row.decision == "separately")
+        named["dual features alone"] = dual
+    return {name: _derived(row.overall, row.inc or (), images) for name, row in named.items()}
 
 
-def _derived(overall: Sequence[float], inc: Sequence[float]) -> list[float]:
+def _derived(overall: Sequence[float], inc: Sequence[float], images: Sequence[int]) -> list[float]:
     """Return the columns of `SHORT` from the accuracies of each session: overall from 0, novel from 1 on."""
-    base = implied_base(overall, inc, [BASE_CLASSES, *[WAY] * len(inc)])
+    base = implied_base(overall, inc, images)
     harmonic = harmonic_means(base, inc)
     return [fmean(overall), fmean(base), fmean(inc), fmean(base) / fmean(inc), fmean(harmonic)]
 
@@ -189,6 +207,8 @@ def _terms(groups: Sequence[Group]) -> dict[str, list[str]]:
     columns = {title: [values[key] for values in known] for title, key in TERMS.items()}
     if set(columns["Images"]) == {UNKNOWN}:  # runs of an earlier version
         del columns["Images"], columns["Budget"]
+    if set(columns["Per class"]) == {UNKNOWN}:
+        del columns["Per class"]
     return columns
 
 

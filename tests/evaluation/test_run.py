@@ -23,6 +23,7 @@ from fairshot.benchmarks.stream import LabelledPictures, Session, Stream
 from fairshot.cli import console
 from fairshot.evaluation import experiment
 from fairshot.evaluation.result import Result
+from fairshot.tensor_files import read_tensors
 from fairshot.training.batches import Batches
 from fairshot.training.checkpoints import Checkpoints
 from support.commands import fairshot, start
@@ -76,6 +77,13 @@ def test_a_run_learns_and_leaves_its_files(folder, finished):
     result = Result.read(run)
     assert result.recipe == yaml.safe_load((run / "recipe.yaml").read_text())
     assert result.seed == 0
+    stored = {
+        name: one.nbytes for name, one in read_tensors(run / "model.safetensors").items()
+    }  # base classes
+    after_base = sum(size for name, size in stored.items() if name.startswith("classifier."))
+    grows = sum(stored[f"classifier.{name}"] for name in ("counts", "h.means", "h_tilde.means"))
+    base, *novel = map(len, result.sessions)
+    assert result.kept_bytes == after_base + grows * sum(novel) // base
     assert result.environment.packages["torch"]
     assert "Overall" in finished.stdout
     assert "training" in finished.stderr

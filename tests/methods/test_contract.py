@@ -53,6 +53,18 @@ def test_without_training_the_toy_stream_is_not_learnt():
     assert all(found[key] < floor for key, floor in FLOORS.items()), found
 
 
+def test_bytes_kept_are_of_the_classes_seen_and_not_of_the_networks():
+    feature, count, picture = 64 * 4, 8, 14 * 14
+    for name, each in {
+        "ncm": feature + count,
+        "bidist": 2 * feature + 2 * count + picture,  # mean, weight, label of the picture; two networks
+    }.items():
+        method = after_base(name)
+        assert method.kept_bytes == 6 * each
+        method.learn(toy_stream().sessions[1].train)
+        assert method.kept_bytes == 8 * each
+
+
 @every_method
 def test_it_is_told_the_number_of_classes_only_if_it_declares_so(name):
     kind = method_named(name)

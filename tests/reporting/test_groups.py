@@ -12,6 +12,7 @@ from fairshot.reporting.groups import (
     decision_of,
     group_results,
     parts_of,
+    ranked,
 )
 from fairshot.reporting.names import PARTS
 from fairshot.studies.published import published, same_name
@@ -134,6 +135,22 @@ def test_an_ablation_lists_the_parts_that_are_on_and_what_else_a_run_has():
     ]
 
 
+def test_rows_are_ranked_by_harmonic_mean_after_frozen_backbones():
+    def result(method, novel, epochs, images=None):
+        made = make_result(method, novel=novel, recipe={"training": {"epochs": epochs}})
+        return made.model_copy(update={"images": images})
+
+    results = [
+        result("teen", 0.3, 3),
+        result("ncm", 0.1, 0),
+        result("sss", 0.6, 3),
+        result("cec", 0.2, 0, images=0),
+        result("c_fscil", 0.5, 0, images=900),  # in a further phase
+    ]
+    labels = [group.label for group in ranked(group_results(results))]
+    assert labels == ["CEC", "NCM", "SSS", "C-FSCIL", "TEEN"]
+
+
 def test_benchmarks_are_never_mixed():
     groups = group_results([make_result(), make_result(sizes=(4, 1)), make_result(benchmark="cifar100")])
     assert list(by_benchmark(groups)) == ["doodles (4 sessions)", "doodles (2 sessions)", "cifar100"]
@@ -221,3 +238,9 @@ def test_conditions_tell_what_is_no_methods_own(name, engine):
     recipe = load_recipe(name)
     (group,) = group_results([make_result(recipe.method_name, recipe=recipe.as_dict())])
     assert conditions(group).values["engine"] == engine
+
+
+def test_conditions_tell_what_a_class_takes():
+    for kept, text in ((None, "?"), (24_720, "2.1 KB"), (12 * 5_678_900, "5,678.9 KB")):
+        (group,) = group_results([make_result("ncm").model_copy(update={"kept_bytes": kept})])
+        assert conditions(group).values["per class"] == text  # of 12 classes

@@ -550,6 +550,24 @@ def assert_labels_are_whole(tab):
     assert max(tab.evaluate(beyond)) <= 0
 
 
+@pytest.mark.usefixtures("blank_figures")
+def test_browser_marks_nothing_as_best_that_cannot_be_compared(browser, tmp_path):
+    knowing = {"model": {"backbone": "tf_efficientnet_lite2", "weights": "efficientnet-lite2"}}
+    for method, novel, recipe in (("ncm", 0.97, knowing), ("teen", 0.95, {}), ("sss", 0.3, {})):
+        result = make_result(
+            method, 0, "mini_imagenet", (60, *[5] * 8), base=0.98, novel=novel, recipe=recipe
+        )
+        write_run(tmp_path / "runs" / method, result, features=False)
+    tab = browser.new_page()
+    tab.goto(write_report([tmp_path / "runs"], tmp_path / "page").as_uri())
+    for _ in range(2):
+        best = tab.locator("[data-table='overall'] tr:has(td.best) th").all_text_contents()
+        assert any("TEEN" in label for label in best)
+        assert not any("NCM" in label for label in best)
+        tab.locator("[data-toggle^='method']").last.uncheck()  # after which the best are found anew
+    assert "NCM" in tab.locator("[data-table='summary'] tr:has(td.best) th").first.text_content()
+
+
 def assert_charts_follow_what_is_shown(tab):
     """A published line far below is cut off and marked; what is hidden leaves neither leader nor axis."""
     chart = tab.locator("[data-chart='overall']")

@@ -6,6 +6,7 @@ import pytest
 from fairshot.errors import UserError
 from fairshot.evaluation.result import Result
 from fairshot.methods import methods
+from fairshot.recipes import load_recipe
 from fairshot.reporting.reproducibility import NO_REASON, write_reproducibility
 from fairshot.studies.published import published
 from support.commands import fairshot
@@ -33,7 +34,7 @@ def own_average(method: str) -> float:
 def test_verdicts_compare_averages_with_the_own_publication(tmp_path, above, verdict):
     target = own_average("teen")
     page = page_of(tmp_path, make_even_result("teen", target + above))
-    assert f"| TEEN | {verdict} | {target + above:.2f} | {target:.2f} | 62.83 |" in page
+    assert f"| TEEN | {verdict} |  | {target + above:.2f} | {target:.2f} | 62.83 |" in page
     assert f"**{verdict.partition(':')[0].capitalize()}.**" in page
     assert (NO_REASON in page) == (above < -1)
 
@@ -62,12 +63,31 @@ def test_without_an_own_row_the_paper_of_sss_counts_and_without_any_nothing(tmp_
     page = page_of(
         tmp_path, make_even_result("c_fscil", 70), make_even_result("fcil", 70), make_even_result("cec", 70)
     )
-    assert "| CEC | reached | 70.00 | 59.53 | 59.53 |" in page  # the same figures in both places
-    assert "| C-FSCIL | reached | 70.00 |  | 61.64 |" in page
+    assert "| CEC | reached |  | 70.00 | 59.53 | 59.53 |" in page  # the same figures in both places
+    assert "| C-FSCIL | reached |  | 70.00 |  | 61.64 |" in page
     assert "above the row in the paper of SSS" in page
-    assert "| FCIL | no published figures known to us | 70.00 |  |  | 70.00 |  |" in page
+    assert "| FCIL | no published figures known to us |  | 70.00 |  |  | 70.00 |  |" in page
     assert page.count("own publication: no row known to us") == 2
     assert page.count("paper of SSS: no row known to us") == 1
+
+
+def test_what_is_unlike_the_published_row_stands_beside_the_verdict(tmp_path):
+    gated = load_recipe("cifar100/sss_gate", ["model.backbone=resnet20"]).as_dict()
+    pretrained = load_recipe(
+        "cifar100/teen", ["model.pretrained=true", "model.initialisation=timm"]
+    ).as_dict()
+    page = page_of(
+        tmp_path, make_even_result("sss", 80, recipe=gated), make_even_result("teen", 80, recipe=pretrained)
+    )
+    unlike = "gate, mirror images, resnet20 in place of ResNet-18, no unlabelled test images"
+    assert f"| SSS with gate and mirror images | reached | {unlike} | 80.00 |" in page
+    assert f"**Reached.** Unlike the published row: {unlike}. The average" in page
+    assert (
+        "| TEEN | not comparable: our backbone began with weights resnet18 of timm, learnt from ImageNet;"
+        in page
+    )
+    assert "**Not comparable.** Our backbone began with" in page
+    assert "| ours, seed 0 | resnet18 (ImageNet weights) |" in page
 
 
 def test_shuffled_classes_are_not_compared_with_the_official_order(tmp_path):

@@ -21,6 +21,7 @@ from fairshot.reporting.tables import (
     main_table,
     orders_table,
     overall_table,
+    summary_table,
 )
 from fairshot.studies.published import published
 from fairshot.studies.tradeoff import CurvePoint, RuleCurve, TradeOff
@@ -127,6 +128,39 @@ def test_rows_with_another_backbone_or_memory_are_remarked(groups, rows):
     assert any("transductive" in remark for remark in remarks["SSS (prototype), published"])
 
 
+LITE2 = {"model": {"backbone": "tf_efficientnet_lite2", "weights": "efficientnet-lite2"}}
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "sizes", "remarks"),
+    [
+        (
+            "mini_imagenet",
+            CIFAR,
+            (
+                "began with weights efficientnet-lite2, learnt from ImageNet, which has all classes of "
+                "miniImageNet: none is new to it",
+                "not comparable with the published rows, whose backbone was trained from scratch",
+            ),
+        ),
+        ("cub200", (100, *[10] * 10), ("began with weights efficientnet-lite2, learnt from ImageNet",)),
+    ],
+)
+def test_rows_say_what_their_weights_know_of_other_pictures(benchmark, sizes, remarks):
+    ours = group_results([make_result("ncm", 0, benchmark, sizes, novel=0.78, recipe=LITE2)])
+    theirs = published().on(benchmark, len(sizes))
+    assert len(theirs) > 5
+    for table in comparison_tables(ours, theirs):
+        assert by_label(table)["NCM"].remarks == remarks
+        began = {"began with ImageNet weights" in row.remarks for row in table.rows if not row.ours}
+        assert began == {benchmark == "cub200"}
+        ours_are_best = any(table.rows[index].ours for winners in table.winners for index in winners)
+        assert ours_are_best == (benchmark == "cub200")
+    assert summary_table(ours).rows[0].remarks == remarks[:1]
+    scratch = group_results([make_result("ncm", 0, "mini_imagenet", CIFAR)])
+    assert summary_table(scratch).rows[0].remarks == ()
+
+
 def test_components_table_orders_parts_and_mixes_ours_with_table_2(groups):
     table = components_table(groups, published())
     assert [len(row.parts) for row in table.rows] == [0, 0, 1, 2, 2, 3, 4, 5]
@@ -155,6 +189,22 @@ def test_what_else_sets_runs_apart_is_said_beside_their_parts():
     assert "parts, epochs, gamma: what" in several.caption
     assert several.rows[0].remarks == ("with epochs 40",)  # it has no gamma
     assert several.rows[1].remarks == ("with epochs 3, gamma 0.4",)
+
+
+def test_weights_are_told_apart_by_name_and_only_without_one_by_their_checksum():
+    def labels_and_remarks(*weights):
+        models = [{"weights": name, "weights_sha256": digit * 64} for name, digit in weights]
+        runs = [make_result("ncm", recipe={"model": model}) for model in models]
+        table = components_table(group_results(runs), published())
+        return [(row.label, row.remarks[-1]) for row in table.rows]
+
+    assert labels_and_remarks(("/home/me/one.pt", "a"), ("two.pt", "b")) == [
+        ("NCM (weights one.pt)", "with weights one.pt"),
+        ("NCM (weights two.pt)", "with weights two.pt"),
+    ]
+    assert labels_and_remarks(("one.pt", "a"), ("one.pt", "b")) == [
+        (f"NCM (weights sha256 {digits})", f"with weights sha256 {digits}") for digits in ("a" * 8, "b" * 8)
+    ]
 
 
 def test_settings_of_calibration_say_nothing_of_a_run_without():
@@ -208,6 +258,10 @@ def test_other_benchmarks_have_no_published_ablation():
     assert ablation_tables(only, published()) == []
     both = group_results([make_result("ncm"), make_result("sss", recipe=switches("intra"))])
     assert [table.key for table in ablation_tables(both, published())] == ["components"]
+    baselines = [
+        make_result("ncm", recipe={"model": {"backbone": name}}) for name in ("resnet18", "resnet20")
+    ]
+    assert ablation_tables(group_results(baselines), published()) == []
 
 
 def test_csv_holds_every_number_in_full(groups, rows):

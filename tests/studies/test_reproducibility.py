@@ -5,7 +5,10 @@ import pytest
 from fairshot.evaluation.result import Result
 from fairshot.studies.published import published
 from fairshot.studies.reproducibility import judge
-from support.results_factory import make_even_result, make_result
+from support.results_factory import CIFAR_SIZES, make_even_result, make_result
+
+CUB_SIZES = (100, *[10] * 10)
+LITE2 = {"backbone": "tf_efficientnet_lite2", "weights": "efficientnet-lite2"}
 
 
 def test_the_mean_over_seeds_is_compared_with_the_own_publication():
@@ -70,3 +73,52 @@ def test_the_harmonic_mean_of_a_run_follows_from_its_overall_and_novel_accuracie
 def test_own_pictures_and_shuffled_classes_have_no_published_rows(recipe):
     verdict = judge([make_even_result("teen", 60, recipe=recipe)])
     assert (verdict.own, verdict.rerun, verdict.gaps) == (None, None, {})
+
+
+def judged(benchmark: str, model: dict, epochs: int = 3, method: str = "sss"):
+    """Judge a run whose figures are far above every published one."""
+    sizes = CUB_SIZES if benchmark == "cub200" else CIFAR_SIZES
+    recipe = {"model": model, "training": {"epochs": epochs}}
+    return judge([make_result(method, 0, benchmark, sizes, base=0.97, novel=0.95, recipe=recipe)])
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "model", "named"),
+    [
+        ("mini_imagenet", LITE2, ("efficientnet-lite2", "ImageNet", "was trained from scratch")),
+        ("mini_imagenet", {"backbone": "resnet18", "pretrained": True}, ("resnet18 of timm", "ImageNet")),
+        ("cifar100", {"weights": "/home/me/mine.pt"}, ("weights mine.pt", "not known")),
+        ("cub200", {"backbone": "resnet18"}, ("backbone was trained from scratch", "ImageNet weights")),
+        ("cub200", {"weights": "dinov2-small"}, ("dinov2-small", "LVD-142M", "ImageNet weights")),
+    ],
+)
+def test_weights_of_other_pictures_than_the_published_row_began_with_reach_nothing(benchmark, model, named):
+    verdict = judged(benchmark, model)
+    assert min(verdict.gaps.values()) > 10
+    assert verdict.text == "not comparable"
+    assert all(words in verdict.obstacle for words in named)
+    assert "/home" not in verdict.obstacle
+
+
+def test_another_backbone_that_began_alike_is_judged_and_named():
+    published_backbone = {"backbone": "resnet18", "pretrained": True}
+    verdicts = [judged("cub200", model, method="teen") for model in (LITE2, published_backbone)]
+    assert [(one.text, one.obstacle) for one in verdicts] == [("reached", "")] * 2
+    assert [one.differences for one in verdicts] == [["tf_efficientnet_lite2 in place of ResNet-18"], []]
+    assert judged("cub200", LITE2, epochs=0, method="teen").differences[1:] == ["nothing trained"]
+    assert judged("cifar100", {"backbone": "resnet20"}, method="teen").differences == []
+    assert judged("cifar100", {}, method="teen").differences == []
+
+
+def test_unlabelled_test_images_are_compared_like_with_like():
+    def verdict(method: str, transductive: bool):
+        result = make_even_result(method, 90)
+        return judge([result.model_copy(update={"transductive": transductive})])
+
+    without = verdict("sss", transductive=False)
+    assert (without.text, without.differences) == ("reached", ["no unlabelled test images"])
+    calibrated = verdict("sss", transductive=True)
+    assert (calibrated.text, calibrated.differences) == ("reached", [])
+    helped = verdict("teen", transductive=True)
+    assert (helped.text, verdict("teen", transductive=False).text) == ("not comparable", "reached")
+    assert "unlabelled" in helped.obstacle

@@ -69,3 +69,27 @@ def test_the_table_holds_every_other_method_and_says_what_so_few_pairs_can_show(
     assert table.rows[0].values[2].mean == 0.25
     assert significance_table([group for group in groups if group.label != "SSS"], results) is None
     assert significance_table(groups[1:2], results) is None
+
+
+def test_of_variants_of_sss_one_without_unlabelled_test_images_is_compared():
+    def runs(transductive, seeds, **options):
+        recipe = {"method": {"name": "sss", **options}}
+        made = [make_result("sss", seed, novel=0.5, recipe=recipe) for seed in range(seeds)]
+        return [result.model_copy(update={"transductive": transductive}) for result in made]
+
+    calibrated, gated = runs(True, 3, calibration=True, gamma=0.1), runs(False, 2, gate="constant")
+    others = [of("ncm", seed) for seed in range(3)]
+    results = [*calibrated, *gated, *others]
+    table = significance_table(group_results(results), results)
+    assert table.title == "Significance of SSS with gate"
+    assert [(row.label, bool(row.remarks)) for row in table.rows] == [
+        ("SSS with Calibration", True),
+        ("NCM", False),
+    ]
+    alone = significance_table(group_results([*calibrated, *others]), [*calibrated, *others])
+    assert alone.title == "Significance of SSS with Calibration"
+
+
+def test_a_single_pair_shows_nothing():
+    results = [of("sss", 0, novel=0.5), of("ncm", 0)]
+    assert significance_table(group_results(results), results) is None

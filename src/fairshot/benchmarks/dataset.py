@@ -41,6 +41,7 @@ class Dataset:
     find: Callable[[Path], Path | None]  # where a data folder seems to hold it, unchecked
     layouts: str  # what is accepted in a data folder
     source: Source | None = None
+    part_of: str = ""  # a larger dataset, which has all its classes: a network trained on that one knows them
 
     def get(self, root: Path, reporter: Reporter = SILENT) -> None:
         """Download the archive into a data folder and unpack it."""

@@ -110,4 +110,5 @@ DATASET = Dataset(
         "test/<wnid>/*.jpg, as the official lists name them; one folder of all images with train.csv and "
         "test.csv (filename,label); one folder per class: <wnid>/*.jpg; or a .tar, .tar.gz or .zip of these"
     ),
+    part_of="ImageNet",
 )

@@ -256,6 +256,7 @@ def _result(
         base=None if options.base is None else str(options.base),
         pictures=Split.read(options.out).pictures if split_of(options.out) else "",
         training_sha256=hashlib.sha256(curve).hexdigest(),
+        kept_bytes=method.kept_bytes,
         **trained_for,
     )
 

@@ -84,6 +84,7 @@ class Result(Document):
     images: Count | None = None  # through the network in the base session, counted in the training loop
     epochs: Count | None = None  # of the base session, without further phases
     budget: Budget = "epochs"  # what decided for how long that was
+    kept_bytes: Count | None = None  # of all classes after the last session, beside the networks
 
     @model_validator(mode="after")
     def _matrices_fit_the_sessions(self) -> Self:
@@ -112,6 +113,12 @@ class Result(Document):
         """Whether the run was on own pictures, even if their folder is called like a benchmark."""
         named = self.section("benchmark").get("name", self.benchmark)
         return bool(self.pictures) or named != self.benchmark
+
+    @property
+    def frozen(self) -> bool:
+        """Whether nothing was trained, so that the network stayed as it began."""
+        passed = self.section("training").get("epochs") if self.images is None else self.images
+        return passed == 0
 
     @property
     def metrics(self) -> Metrics:

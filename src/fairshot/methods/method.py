@@ -195,6 +195,13 @@ class Method(ABC, Generic[SettingsT]):
             learnt |= getattr(self, module).state_dict(prefix=f"{module}.")
         return learnt
 
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of all that has been learnt of classes, beside the networks."""
+        networks = tuple(f"{module}." for module in self.modules)
+        learnt = self.tensors().items()
+        return sum(tensor.nbytes for name, tensor in learnt if not name.startswith(networks))
+
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Load what `tensors` returned."""
         self.restore_modules(tensors)

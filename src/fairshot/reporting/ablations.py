@@ -16,7 +16,14 @@ from fairshot.files import write_atomically
 from fairshot.reporting.export import to_markdown
 from fairshot.reporting.groups import Group, Spread, decision_of, group_results, parts_of, without_seed
 from fairshot.reporting.measures import BASE_INC, INC, INC_AVG, OVERALL, OVERALL_AVG
-from fairshot.reporting.names import PARTS, is_as_published, key_text, setting_text, without_idle
+from fairshot.reporting.names import (
+    PARTS,
+    is_as_published,
+    key_text,
+    setting_text,
+    without_checksum,
+    without_idle,
+)
 from fairshot.reporting.table import TRANSDUCTIVE, Row, Table, our_row, session_column, summary_column
 from fairshot.settings import flat
 from fairshot.studies.published import Published, published
@@ -34,11 +41,14 @@ def ablation_tables(groups: Sequence[Group], published: Published) -> list[Table
     """Return those ablations that have at least two rows, one of them ours.
 
     Ours are the runs that can stand beside the paper's: those without gate, mirror images and corner crops.
+    Runs that all have the same parts tell nothing of these.
     """
     groups = [group for group in groups if is_as_published(_settings(group))]
     if not groups:
         return []
-    tables = [components_table(groups, published), *feature_tables(groups, published)]
+    components = components_table(groups, published)
+    tables = [components] if len({row.parts for row in components.rows}) > 1 else []
+    tables += feature_tables(groups, published)
     return [t for t in tables if len(t.rows) > 1 and any(row.ours for row in t.rows)]
 
 
@@ -80,7 +90,7 @@ def _further_settings(groups: Sequence[Group]) -> list[dict[str, Any]]:
         for key, value in recipe.items():
             values.setdefault(key, set()).add(repr(value))
     parts = {"method", "method.name", *(f"method.{part}" for part in PARTS)}
-    differing = [key for key, seen in values.items() if len(seen) > 1 and key not in parts]
+    differing = without_checksum(key for key, seen in values.items() if len(seen) > 1 and key not in parts)
     return [{key: recipe[key] for key in differing if key in recipe} for recipe in recipes]
 
 

@@ -29,6 +29,8 @@ CONDITIONS = {
     "keeps pictures": "of old classes",
     "unlabelled": "whether unlabelled test images move its classifiers",
     "stores": "what it keeps of each class",
+    "per class": "memory that this takes beside the networks, after the last session; what classes share, "
+    "such as the space of a gate, is divided among them",
 }
 
 
@@ -53,6 +55,7 @@ def conditions(group: Group) -> Conditions:
         "budget": BUDGETS[result.budget],
         "engine": _engine(result),
         "unlabelled": YES[result.transductive],
+        "per class": _per_class(result),
     }
     kind = methods().get(result.method)
     if kind is None:
@@ -67,6 +70,13 @@ def conditions(group: Group) -> Conditions:
         "stores": card.stores,
     }
     return Conditions(card.summary, values)
+
+
+def _per_class(result: Result) -> str:
+    """Return the memory that a class takes on average, in thousands of bytes."""
+    if result.kept_bytes is None:
+        return UNKNOWN
+    return f"{result.kept_bytes / sum(map(len, result.sessions)) / 1000:,.1f} KB"
 
 
 def _engine(result: Result) -> str:

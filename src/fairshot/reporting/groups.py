@@ -98,6 +98,11 @@ class Group:
         return kind is not None and issubclass(kind, DualMethod)
 
     @property
+    def transductive(self) -> bool:
+        """Whether unlabelled test images moved the classifiers of some of the runs."""
+        return any(result.transductive for result in self.results)
+
+    @property
     def alike(self) -> tuple[Result, ...]:
         """The results with the classes of the first: of own pictures each seed draws other base classes."""
         first = self.results[0]
@@ -186,12 +191,15 @@ def by_benchmark(groups: Sequence[Group]) -> dict[str, list[Group]]:
 
 
 def ranked(groups: Sequence[Group]) -> list[Group]:
-    """Order the rows of a report: by average harmonic mean, the highest first."""
+    """Order the rows of a report: by average harmonic mean, the highest first.
 
-    def place(group: Group) -> tuple[bool, float]:
+    Frozen backbones come before all others: what was trained begins there.
+    """
+
+    def place(group: Group) -> tuple[bool, bool, float]:
         harmonic = group.summary(lambda metrics: metrics.harmonic_mean_avg)
         overall = group.summary(lambda metrics: metrics.overall_avg)
-        return harmonic is None, -(harmonic or overall or Spread(0.0)).mean
+        return not group.results[0].frozen, harmonic is None, -(harmonic or overall or Spread(0.0)).mean
 
     return sorted(groups, key=place)
 

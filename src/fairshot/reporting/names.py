@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from fairshot.models.presets import PRESETS
@@ -28,6 +29,8 @@ SETTINGS_OF = {  # by what a reader knows it as: settings that say nothing where
         *("alpha_base", "alpha_novel", "bounded", "drift"),
     ),
 }
+WEIGHTS, CHECKSUM = "model.weights", "model.weights_sha256"
+CHECKSUM_SHOWN = 8  # digits of it
 IN_WORDS = {"method.calibration_timing": "{} the answers"}  # of values that say more than key and value
 OWNER = {f"method.{key}": phrase for phrase, keys in SETTINGS_OF.items() for key in keys}
 PART_KEYS = {f"method.{part}" for part in PARTS if part != "calibration"}  # which has a name of its own
@@ -36,11 +39,11 @@ PART_KEYS = {f"method.{part}" for part in PARTS if part != "calibration"}  # whi
 def variant_name(title: str, mine: Flat, alike: Sequence[Flat]) -> str:
     """Name a run by the title of its method, what it has, and where it differs from `alike`, those of it."""
     brought = _brought_by_weights(mine)
-    differing = [
+    differing = without_checksum(
         key
         for key in mine
         if key not in brought and any(other.get(key) != mine[key] for other in _peers(key, mine, alike))
-    ]
+    )
     title, _, own = title.partition(" with ")  # SSS with mixtures
     having = [own] * bool(own) + _having(mine)
     parts = [key for key in differing if key in PART_KEYS]
@@ -64,6 +67,10 @@ def setting_text(key: str, value: Any, alone: bool = False) -> str:
     if key in IN_WORDS:
         return f"{OWNER[key]} " * alone + IN_WORDS[key].format(value)
     text = {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+    if key == WEIGHTS:
+        text = PurePath(text).name
+    elif key == CHECKSUM:
+        text = text[:CHECKSUM_SHOWN]
     return f"{key_text(key)} {text.replace('_', ' ') if text.isidentifier() else text}"
 
 
@@ -72,9 +79,20 @@ def key_text(key: str) -> str:
     return key.rpartition(".")[2].replace("_", " ")
 
 
+def without_checksum(keys: Iterable[str]) -> list[str]:
+    """Leave out the checksum of weights among settings that differ where their name does too."""
+    found = list(keys)
+    return [key for key in found if key != CHECKSUM or WEIGHTS not in found]
+
+
 def is_as_published(settings: Flat) -> bool:
     """Whether a run has nothing that the paper's have not."""
-    return BEYOND_PAPER.isdisjoint(_having(settings))
+    return not beyond_paper(settings)
+
+
+def beyond_paper(settings: Flat) -> list[str]:
+    """Return what a run has and the paper's have not, in words."""
+    return [phrase for phrase in _having(settings) if phrase in BEYOND_PAPER]
 
 
 def without_idle(settings: Flat) -> dict[str, Any]:
@@ -107,10 +125,10 @@ def _peers(key: str, mine: Flat, alike: Sequence[Flat]) -> list[Flat]:
 
 def _brought_by_weights(settings: Flat) -> set[str]:
     """Return the settings that the weights of a preset bring with them; their name says it all."""
-    preset = PRESETS.get(str(settings.get("model.weights")))
+    preset = PRESETS.get(str(settings.get(WEIGHTS)))
     if preset is None:
         return set()
     section = {f"model.{key}": value for key, value in preset.section().items() if key != "weights"}
     # lists in a result, tuples in the preset
     same = {key for key, value in section.items() if json.dumps(settings.get(key)) == json.dumps(value)}
-    return {*same, "model.weights_sha256"}
+    return {*same, CHECKSUM}

@@ -13,30 +13,43 @@ from fairshot.reporting.conditions import conditions
 from fairshot.reporting.export import to_markdown
 from fairshot.reporting.groups import Group, Spread, by_benchmark, group_results, ranked, spread_text
 from fairshot.reporting.measures import HARMONIC_AVG, INC_AVG, LAST, OVERALL, OVERALL_AVG
+from fairshot.reporting.names import beyond_paper
 from fairshot.reporting.runs import find_runs, read_run
 from fairshot.reporting.tables import significance_table
+from fairshot.settings import flat
 from fairshot.studies.published import PublishedRow
-from fairshot.studies.reproducibility import HARMONIC, OVERALL_AVERAGE, REASONS, Verdict, judge, read_reasons
+from fairshot.studies.reproducibility import (
+    HARMONIC,
+    NOT_COMPARABLE,
+    OVERALL_AVERAGE,
+    REASONS,
+    Verdict,
+    judge,
+    read_reasons,
+)
 
 PAGE = "REPRODUCIBILITY.md"
 NO_REASON = f"No reason is known yet; write one into `{REASONS}`."
 OVERVIEW = (
-    *("method", "verdict", "overall", "own publication", "paper of SSS", "harmonic mean"),
-    *("harmonic, published", "novel", "novel, published", "images"),
+    *("method", "verdict", "unlike the published row", "overall", "own publication", "paper of SSS"),
+    *("harmonic mean", "harmonic, published", "novel", "novel, published", "images"),
 )
 SECTION = ("", "backbone", "epochs", "session 0", "average", "last", "novel", "harmonic mean")
 INTRODUCTION = """
 Written{by} from the runs of that folder. Overall accuracy in percent: of session 0,
 averaged over all sessions, and of the last one; novel: that of novel classes (Inc), averaged over the
 sessions; mean ± standard deviation where there are several seeds; images: through the network in the base
-session. Ranked by harmonic mean. Always the last epoch. The verdict compares
-the overall averages, with the method's own publication where we know its figures and else with the row that
-the paper of SSS prints for it; and the harmonic means, as they follow from the first of these rows that has
-novel accuracies, since a method may reach its overall accuracy and yet favour base classes more than was
-published. **Reached** if neither is missed, **within 1 point** if each by no more than that, or
-**not reached**; what is missed is named. Backbones and
-budgets differ between the rows; they are named. Seconds are what each run recorded: runs that share a device
-take longer than one that has it to itself.
+session. Ranked by harmonic mean, after frozen backbones, on which nothing was trained. Always the last
+epoch. The verdict compares the overall averages, with the method's own publication where we know its
+figures and else with the row that the paper of SSS prints for it; and the harmonic means, as they follow
+from the first of these rows that has novel accuracies, since a method may reach its overall accuracy and
+yet favour base classes more than was published. **Reached** if neither is missed, **within 1 point** if
+each by no more than that, or **not reached**; what is missed is named. **Not comparable** if our backbone
+began with weights that were learnt from other pictures than that of the published row, or if we used
+unlabelled test images and it did not. What else is unlike the published row stands beside the verdict:
+parts of ours, another backbone, nothing trained, no unlabelled test images. Where nothing does, like is
+compared with like, but for the budgets. Seconds are what each run recorded: runs that share a device take
+longer than one that has it to itself.
 """
 
 
@@ -73,6 +86,7 @@ def _overview_row(group: Group, verdict: Verdict) -> list[str]:
     return [
         group.label,
         _in_words(verdict),
+        ", ".join(_unlike(group, verdict)),
         overall,
         *theirs,
         harmonic,
@@ -84,18 +98,27 @@ def _overview_row(group: Group, verdict: Verdict) -> list[str]:
 
 
 def _in_words(verdict: Verdict) -> str:
+    if verdict.text == NOT_COMPARABLE:
+        return f"{NOT_COMPARABLE}: {verdict.obstacle}"
     return f"{verdict.text}: {verdict.missed}" if verdict.missed else verdict.text
+
+
+def _unlike(group: Group, verdict: Verdict) -> list[str]:
+    """Return in what our runs are unlike the published row, with what they have and no paper has."""
+    if verdict.row is None:
+        return []
+    return [*beyond_paper(dict(flat(group.results[0].recipe))), *verdict.differences]
 
 
 def _section(group: Group, verdict: Verdict, reasons: Mapping[str, str], folders: Sequence[str]) -> list[str]:
     known = conditions(group).values
     seeds = ", ".join(str(result.seed) for result in group.results)
-    unlabelled = ", unlabelled test images used" if group.results[0].transductive else ""
+    unlabelled = ", unlabelled test images used" if group.transductive else ""
     label = f"ours, seed{'s' * (len(group.results) > 1)} {seeds}{unlabelled}"
     summaries = [group.summary(measure.pick) for measure in (OVERALL_AVG, LAST, INC_AVG, HARMONIC_AVG)]
     ours = map(spread_text, (group.session(0, OVERALL.pick), *summaries))
     rows = [
-        [label, known["backbone"], known["epochs"], *ours],
+        [label, _network(known["backbone"], verdict), known["epochs"], *ours],
         _published_row(verdict, verdict.own, verdict.own.own if verdict.own else "", "own publication"),
         _published_row(verdict, verdict.rerun, verdict.rerun.source if verdict.rerun else "", "paper of SSS"),
     ]
@@ -105,7 +128,7 @@ def _section(group: Group, verdict: Verdict, reasons: Mapping[str, str], folders
     return [
         f"### {group.label}",
         markdown.table(SECTION, rows),
-        f"**{verdict.text.capitalize()}.**{_explanation(verdict, reason)}",
+        f"**{verdict.text.capitalize()}.**{_explanation(verdict, _unlike(group, verdict), reason)}",
         "\n".join(f"    {result.command}" for result in group.results),
         f"{_times(group)}, on {device}. Logs: {logs}.",
     ]
@@ -117,14 +140,21 @@ def _published_row(verdict: Verdict, row: PublishedRow | None, source: str | Non
     unlabelled = ", unlabelled test images used" if row.transductive else ""
     harmonic = row.harmonic_average(verdict.images)
     numbers = (row.overall[0], row.average, row.overall[-1], row.inc_average, harmonic)
-    return [f"{source}{unlabelled}", row.backbone, "", *map(_number, numbers)]
+    return [f"{source}{unlabelled}", row.network, "", *map(_number, numbers)]
 
 
-def _explanation(verdict: Verdict, reason: str | None) -> str:
+def _network(backbone: str, verdict: Verdict) -> str:
+    """Return our backbone, and what it began with, as published rows have it."""
+    return f"{backbone} ({verdict.weights.trained_on} weights)" if verdict.weights else backbone
+
+
+def _explanation(verdict: Verdict, unlike: Sequence[str], reason: str | None) -> str:
     if not verdict.gaps:
         return ""
     against = "its own publication" if verdict.own else "the row in the paper of SSS"
-    text = f" The average is {_distance(verdict.gaps[OVERALL_AVERAGE])} {against}."
+    text = f" {_sentence(verdict.obstacle)}" if verdict.obstacle else ""
+    text += f" Unlike the published row: {', '.join(unlike)}." if unlike else ""
+    text += f" The average is {_distance(verdict.gaps[OVERALL_AVERAGE])} {against}."
     if HARMONIC in verdict.gaps:
         row = verdict.with_novel
         whose = "its own publication" if row is not None and row.own else "the row in the paper of SSS"
@@ -134,6 +164,10 @@ def _explanation(verdict: Verdict, reason: str | None) -> str:
     if reason or verdict.text == "not reached":
         text += f" {reason.strip() if reason else NO_REASON}"
     return text
+
+
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
 
 
 def _distance(lead: float) -> str:

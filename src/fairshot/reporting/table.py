@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
+from fairshot.benchmarks import DATASETS
+from fairshot.evaluation.starting_weights import StartingWeights, starting_weights
 from fairshot.reporting import measures as m
 from fairshot.reporting.groups import Group, Spread, backbone_of, means
 from fairshot.reporting.measures import Goal, SessionMeasure, SummaryMeasure, best
 from fairshot.studies.published import PublishedRow, same_name
+from fairshot.studies.reproducibility import NOT_COMPARABLE, begins_alike
 
 TRANSDUCTIVE = "transductive: unlabelled test images moved the classifiers"
 Theirs = Callable[[PublishedRow], float | None]
@@ -43,6 +46,7 @@ class Row:
     remarks: tuple[str, ...] = ()
     parts: frozenset[str] = frozenset()  # of SSS that were on, in an ablation
     seeds: int = 1
+    comparable: bool = True  # with the published rows of its table; if not, no value of it is best
 
     @property
     def name(self) -> str:
@@ -69,7 +73,8 @@ class Table:
     @cached_property
     def winners(self) -> list[set[int]]:
         """For each column the indices of the rows with the best value."""
-        values = zip(*(row.values for row in self.rows), strict=True)
+        rows = [row.values if row.comparable else [None] * len(row.values) for row in self.rows]
+        values = zip(*rows, strict=True)
         return [best(means(v), column.goal) for v, column in zip(values, self.columns, strict=True)]
 
     @cached_property
@@ -145,23 +150,52 @@ def make_table(
         )
         for row in rows
     ]
-    ours = [our_row(group, columns, backbones) for group in groups]
+    ours = [our_row(group, columns, backbones, rows) for group in groups]
     return Table(key, title, caption, tuple(columns), (*theirs, *ours))
 
 
-def our_row(group: Group, columns: Sequence[Column], backbones: Sequence[str | None] = ()) -> Row:
-    """Return the row of a group; it names its backbone where the groups have different ones."""
-    own = backbone_of(group)
+def our_row(
+    group: Group,
+    columns: Sequence[Column],
+    backbones: Sequence[str | None] = (),
+    published: Sequence[PublishedRow] = (),
+) -> Row:
+    """Return the row of a group.
+
+    It names its backbone where the groups have different ones, and what that had learnt before.
+    """
+    own, weights = backbone_of(group), starting_weights(group.results[0])
+    comparable = not published or any(begins_alike(weights, row) for row in published)
     remarks = [f"backbone {own}"] if own and len(set(backbones)) > 1 else []
-    if any(result.transductive for result in group.results):
+    if weights is not None:
+        remarks.append(_what_it_knows(weights, group))
+    if not comparable:
+        theirs = " or ".join(sorted({row.start for row in published}))
+        remarks.append(f"{NOT_COMPARABLE} with the published rows, whose backbone {theirs}")
+    if group.transductive:
         remarks.append(TRANSDUCTIVE)
-    values = tuple(column.ours(group) for column in columns)
-    return Row(group.label, values, group.label, remarks=tuple(remarks), seeds=len(group.results))
+    return Row(
+        group.label,
+        tuple(column.ours(group) for column in columns),
+        group.label,
+        remarks=tuple(remarks),
+        seeds=len(group.results),
+        comparable=comparable,
+    )
+
+
+def _what_it_knows(weights: StartingWeights, group: Group) -> str:
+    """Return what a backbone had learnt before, and whether the classes of the benchmark were among it."""
+    dataset = DATASETS.get(group.official)
+    known = dataset is not None and dataset.part_of == weights.trained_on
+    inside = f", which has all classes of {group.benchmark_title}: none is new to it" if known else ""
+    return f"began with {weights}{inside}"
 
 
 def _published_remarks(row: PublishedRow, ours: Sequence[str | None], with_ratio: bool) -> tuple[str, ...]:
     remarks = {
         f"backbone {row.backbone}": not any(own and same_name(own, row.backbone) for own in ours),
+        row.start: row.pretrained_on is not None,
         f"keeps {row.memory}": bool(row.memory),
         TRANSDUCTIVE: row.transductive,
     }

@@ -9,7 +9,15 @@ from fairshot.evaluation.result import Result
 from fairshot.recipes import DEFAULT_METHOD
 from fairshot.reporting import measures as m
 from fairshot.reporting.groups import Group, Spread, by_class_order, group_results, means, without_class_order
-from fairshot.reporting.table import Column, Row, Table, make_table, session_column, summary_column
+from fairshot.reporting.table import (
+    TRANSDUCTIVE,
+    Column,
+    Row,
+    Table,
+    make_table,
+    session_column,
+    summary_column,
+)
 from fairshot.studies.published import PublishedRow
 from fairshot.studies.significance import paired_test
 from fairshot.studies.tradeoff import CurvePoint, TradeOff
@@ -160,12 +168,13 @@ def _gate_row(
 def significance_table(groups: Sequence[Group], results: Sequence[Result]) -> Table | None:
     """Return SSS against each other method, over pairs of runs with the same seed and class order.
 
-    Of several variants of SSS it is the one with the most runs, the first of them.
+    Of several variants of SSS it is the one with the most runs, the first of them; before that, one that
+    reads no unlabelled test images, as the other methods do not.
     """
     own = [group for group in groups if group.results[0].method == DEFAULT_METHOD]
     if not own or len(groups) < 2:
         return None
-    sss = max(own, key=lambda group: len(group.results))
+    sss = max(own, key=lambda group: (not group.transductive, len(group.results)))
     chosen, rows, units = (m.HARMONIC_AVG, m.OVERALL_AVG), [], set()
     ours = _in_all_orders(sss, results)
     for group in groups:
@@ -174,11 +183,14 @@ def significance_table(groups: Sequence[Group], results: Sequence[Result]) -> Ta
         if group is sss or len(found) < len(chosen):
             continue
         pairs = len(found[0].differences)
+        if pairs < 2:  # whose p is 1, whatever the difference
+            continue
         units.add(f"{pairs} {found[0].unit}{'s' * (pairs > 1)} cannot give a p below {found[0].least_p:.2g}")
         values: list[Spread | None] = [Spread(float(pairs))]
         for test in found:
             values += [Spread(test.mean, test.half_width), Spread(test.p_exact), _spread(test.p_t)]
-        rows.append(Row(group.label, tuple(values), group.label))
+        remarks = (TRANSDUCTIVE,) if group.transductive else ()
+        rows.append(Row(group.label, tuple(values), group.label, remarks=remarks))
     if not rows:
         return None
     meaning = "runs of both methods with the same seed and class order"

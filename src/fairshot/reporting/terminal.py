@@ -30,11 +30,14 @@ def terminal_table() -> Table:
 
 
 def side_by_side(results: Sequence[Result], width: int = 80) -> RenderableType:
-    """Show the sessions and the summary of several runs; runs that differ only in their seed are averaged."""
-    from fairshot.reporting.groups import by_benchmark, group_results
+    """Show the sessions and the summary of several runs, ranked as a report ranks them.
+
+    Runs that differ only in their seed are averaged.
+    """
+    from fairshot.reporting.groups import by_benchmark, group_results, ranked
 
     parts: list[RenderableType] = []
-    all_groups = group_results(results)
+    all_groups = ranked(group_results(results))
     for benchmark, groups in by_benchmark(all_groups).items():
         for sessions in _split_sessions(groups, width):
             parts += [heading(f"{benchmark}: accuracy after each session, in %"), _sessions(groups, sessions)]
@@ -49,9 +52,9 @@ def side_by_side(results: Sequence[Result], width: int = 80) -> RenderableType:
 def conditions_table(results: Sequence[Result]) -> RenderableType:
     """Show under which conditions methods ran: in a line what all share, in a table where they differ."""
     from fairshot.reporting.conditions import conditions
-    from fairshot.reporting.groups import group_results
+    from fairshot.reporting.groups import group_results, ranked
 
-    rows = [conditions(group).values for group in group_results(results)]
+    rows = [conditions(group).values for group in ranked(group_results(results))]
     titles = list(rows[0])
     shared = {} if len(rows) == 1 else {t: rows[0][t] for t in titles if len({row[t] for row in rows}) == 1}
     table = terminal_table()

@@ -25,6 +25,7 @@ class PublishedRow(Document, frozen=True):
     memory: str | None
     transductive: bool
     overall: tuple[float, ...]
+    pretrained_on: str | None = None  # None: trained from scratch
     inc: tuple[float, ...] | None = None
     pinc: dict[int, float] = Field(default_factory=dict)
     overall_avg: float | None = None
@@ -37,6 +38,18 @@ class PublishedRow(Document, frozen=True):
     def label(self) -> str:
         """The row beside ours, whose names may differ from theirs in capitals alone."""
         return f"{self.method}, published"
+
+    @property
+    def network(self) -> str:
+        """The backbone, and what it began with."""
+        return f"{self.backbone} ({self.pretrained_on} weights)" if self.pretrained_on else self.backbone
+
+    @property
+    def start(self) -> str:
+        """What the backbone began with, in words."""
+        return (
+            f"began with {self.pretrained_on} weights" if self.pretrained_on else "was trained from scratch"
+        )
 
     @property
     def own(self) -> str | None:

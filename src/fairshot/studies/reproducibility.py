@@ -10,9 +10,11 @@ from statistics import fmean
 from fairshot.documents import BadYAML, parse_yaml, read_yaml_text
 from fairshot.errors import FileRefused
 from fairshot.evaluation.result import Result
-from fairshot.studies.published import PublishedRow, published
+from fairshot.evaluation.starting_weights import StartingWeights, start_of, starting_weights
+from fairshot.studies.published import PublishedRow, published, same_name
 
 OVERALL_AVERAGE, HARMONIC = "overall", "harmonic mean"  # the figures that are judged
+NOT_COMPARABLE = "not comparable"
 REASONS = "verdicts.yaml"  # beside the runs, written by hand: method, or name on the page -> why not reached
 CLOSE = 1.0  # points, of every figure
 
@@ -27,6 +29,39 @@ class Verdict:
     own: PublishedRow | None  # of the method's own publication
     rerun: PublishedRow | None  # of the paper of SSS
     images: Sequence[int]  # that test the classes of each session
+    backbone: str  # of our runs; empty if it is not known
+    weights: StartingWeights | None  # that it began with
+    frozen: bool  # whether nothing was trained
+    transductive: bool  # whether unlabelled test images moved our classifiers
+
+    @property
+    def row(self) -> PublishedRow | None:
+        """The published row by which our runs are judged."""
+        return self.own or self.rerun
+
+    @property
+    def obstacle(self) -> str:
+        """Why our runs cannot be judged by the published row; empty where they can."""
+        if self.row is None:
+            return ""
+        if not begins_alike(self.weights, self.row):
+            return f"our backbone {start_of(self.weights)}; that of the published row {self.row.start}"
+        if self.transductive and not self.row.transductive:
+            return "we used unlabelled test images, the published row did not"
+        return ""
+
+    @property
+    def differences(self) -> list[str]:
+        """In what our runs are unlike the published row, and are judged by it all the same."""
+        if self.row is None:
+            return []
+        another = self.backbone and not same_name(self.backbone, self.row.backbone.partition(" (")[0])
+        unlike = {
+            f"{self.backbone} in place of {self.row.backbone}": bool(another),
+            "nothing trained": self.frozen,
+            "no unlabelled test images": self.row.transductive and not self.transductive,
+        }
+        return [text for text, holds in unlike.items() if holds]
 
     @property
     def with_novel(self) -> PublishedRow | None:
@@ -46,9 +81,8 @@ class Verdict:
     @property
     def gaps(self) -> dict[str, float]:
         """Our figures less the published ones, as they read with two digits, where both are known."""
-        row = self.own or self.rerun
         pairs = {
-            OVERALL_AVERAGE: (self.average, row.average if row else None),
+            OVERALL_AVERAGE: (self.average, self.row.average if self.row else None),
             HARMONIC: (self.harmonic, self.published_harmonic),
         }
         return {
@@ -62,6 +96,8 @@ class Verdict:
         """The verdict in a few words."""
         if not self.gaps:
             return "no published figures known to us"
+        if self.obstacle:
+            return NOT_COMPARABLE
         lowest = min(self.gaps.values())
         if lowest >= 0:
             return "reached"
@@ -90,7 +126,16 @@ def judge(results: Sequence[Result]) -> Verdict:
         own=next((row for row in rows if row.own is not None), None),
         rerun=next((row for row in rows if row.source != row.own), None),
         images=[int(tested[classes].sum()) for classes in first.sessions],
+        backbone=str(first.section("model").get("backbone") or ""),
+        weights=starting_weights(first),
+        frozen=first.frozen,
+        transductive=any(result.transductive for result in results),
     )
+
+
+def begins_alike(ours: StartingWeights | None, row: PublishedRow) -> bool:
+    """Whether our backbone had seen what that of a published row had before the base session."""
+    return (ours.trained_on if ours else None) == row.pretrained_on
 
 
 def _mean(figures: Iterable[float | None]) -> float | None:

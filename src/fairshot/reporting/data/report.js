@@ -30,9 +30,9 @@ function valueOf(cell) {
   return "value" in cell.dataset ? Number(cell.dataset.value) : NaN;
 }
 
-// Bold is the best of what is shown, as it reads with two digits.
+// Bold is the best of what is shown and can be compared, as it reads with two digits.
 function markBest(table) {
-  const rows = shownRows(table);
+  const rows = shownRows(table).filter((row) => !("apart" in row.dataset));
   table.querySelectorAll("thead th[data-goal]").forEach((head) => {
     const cells = rows.map((row) => row.cells[head.cellIndex]);
     const given = cells.filter((cell) => "value" in cell.dataset);
