@@ -113,7 +113,8 @@ def paper_rows(folder: Path) -> list[list[str]]:
     """Return the rows of SSS: as the paper prints it, where it does, and ours, where there are runs."""
     found = {name: sorted(folder.glob(pattern)) for name, pattern in BESIDE_PAPER.items()}
     ours = {name: [Result.read(run) for run in runs] for name, runs in found.items() if runs}
-    printed = _printed(folder.name, judge(next(iter(ours.values()))).images)
+    first = next(iter(ours.values()))
+    printed = _printed(first[0].benchmark, judge(first).images)
     rows = []
     for name in BESIDE_PAPER:
         if name in printed:
