@@ -13,6 +13,7 @@ from fairshot.reporting.groups import group_results, in_main_order
 from fairshot.reporting.measures import BASE_INC, HARMONIC_AVG, INC_AVG, LAST, OVERALL_AVG, best
 from fairshot.reporting.names import PARTS
 from fairshot.reporting.report import write_report
+from fairshot.reporting.table import Row, Table
 from fairshot.reporting.tables import (
     comparison_tables,
     diagnosis_table,
@@ -116,6 +117,12 @@ def test_main_table_has_an_early_a_middle_and_the_last_session(groups, rows):
 def test_short_streams_have_as_many_tables_as_they_allow(sizes, keys):
     tables = comparison_tables(group_results([make_result(sizes=sizes)]), [])
     assert len({table.key for table in tables}) == keys
+
+
+def test_after_z_letters_of_remarks_are_doubled():
+    rows = tuple(Row(f"method {i}", (), remarks=(f"remark {i}",)) for i in range(28))
+    letters = list(Table("many", "Many", "", (), rows).remarks.values())
+    assert letters[:2] + letters[25:] == ["a", "b", "z", "aa", "bb"]
 
 
 def test_rows_with_another_backbone_or_memory_are_remarked(groups, rows):

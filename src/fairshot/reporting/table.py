@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
+from string import ascii_lowercase
 
 from fairshot.benchmarks import DATASETS
 from fairshot.evaluation.starting_weights import StartingWeights, starting_weights
@@ -79,9 +80,9 @@ class Table:
 
     @cached_property
     def remarks(self) -> dict[str, str]:
-        """Each remark of a row, and the letter that stands for it."""
+        """Each remark of a row, and the letter that stands for it: a to z, then aa to zz."""
         texts = dict.fromkeys(text for row in self.rows for text in row.remarks)
-        return {text: chr(ord("a") + index) for index, text in enumerate(texts)}
+        return {text: ascii_lowercase[i % 26] * (1 + i // 26) for i, text in enumerate(texts)}
 
     @property
     def column_titles(self) -> list[str]:

@@ -45,7 +45,7 @@ function markBest(table) {
   });
 }
 
-// Letters count the remarks of the rows that are shown, in their order.
+// Letters count the remarks of the rows that are shown, in their order: a to z, then aa to zz.
 function letterRemarks(table) {
   const letters = new Map();
   for (const row of table.querySelectorAll("tbody tr")) {
@@ -53,7 +53,8 @@ function letterRemarks(table) {
     if (!mark || row.style.display === "none") continue;
     const keys = mark.dataset.remarks.split(" ");
     for (const key of keys) {
-      if (!letters.has(key)) letters.set(key, String.fromCharCode(97 + letters.size));
+      const count = letters.size;
+      if (!letters.has(key)) letters.set(key, String.fromCharCode(97 + (count % 26)).repeat(1 + Math.floor(count / 26)));
     }
     mark.textContent = keys.map((key) => letters.get(key)).join(",");
   }
