@@ -1,12 +1,14 @@
 """Run the commands that made results, several at a time; the same call goes on where it was stopped.
 
     python scripts/repeat_results.py results/cifar100/commands.txt runs/cifar100 --jobs 4
+    python scripts/repeat_results.py results/cub200/commands.txt runs/cub200 --only '*-seed0' --only '*-seed1'
 
 A line of the file is a command of fairshot whose `--out` is a folder in the destination. One that names the
 folder of another line, or whose own folder holds it, begins when that line has ended well. `tradeoff` has no
 `--out`: it begins when the lines before it that made its runs, or drew other curves of them, have. At most
 `--jobs` trainings run at once; on a GPU they share it through MPS where that is installed. Commands with
-`--base` do not train: as many of them run beside the trainings.
+`--base` do not train: as many of them run beside the trainings. `--only` leaves out lines whose folders have
+another name, unless a line that is run names or holds them.
 """
 
 import argparse
@@ -15,6 +17,7 @@ import subprocess
 import sys
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from fairshot.studies.gpu_sharing import shared_gpu
@@ -78,6 +81,14 @@ def _needs(words: tuple[str, ...], line: int, outs: list[str]) -> frozenset[str]
     return frozenset(needed & set(outs) - {out})
 
 
+def chosen(commands: list[Command], patterns: list[str]) -> list[Command]:
+    """Return the commands whose folders are called like one of the patterns, and those that they need."""
+    wanted = {each.out for each in commands if any(fnmatchcase(each.out, one) for one in patterns)}
+    while further := {need for each in commands if each.out in wanted for need in each.needs} - wanted:
+        wanted |= further
+    return [each for each in commands if each.out in wanted]
+
+
 def run_all(commands: list[Command], destination: Path, jobs: int) -> list[str]:
     """Run what is not finished; return the folders of those that failed or whose other line did."""
     left = [each for each in commands if not each.finished(destination)]
@@ -104,8 +115,11 @@ def main() -> None:
     parser.add_argument("commands", type=Path)
     parser.add_argument("destination", type=Path)
     parser.add_argument("--jobs", type=int, default=1, help="trainings at once")
+    parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="folders, as 'sss-*'")
     given = parser.parse_args()
-    commands = read(given.commands)
+    commands = chosen(read(given.commands), given.only or ["*"])
+    if not commands:
+        sys.exit(f"{given.commands}: no --out is called like {' or '.join(given.only)}")
     with shared_gpu():
         failed = run_all(commands, given.destination, given.jobs)
     if failed:

@@ -85,6 +85,10 @@ def test_sss_of_cub_is_trained_from_weights_of_a_file(folder: Path) -> None:
     given = torch.load(folder / "resnet18.pth")["state_dict"]
     change = (kept["embedder.backbone.conv1.weight"] - given["conv1.weight"]).abs().max()
     assert 0 < change < 0.05
+    gated = begin(folder, "cub200/sss_gate", "sss_gate", *changes, base=trained)
+    assert Result.read(gated).base == "sss"
+    decided = read_tensors(gated / "model.safetensors")
+    assert torch.equal(decided["embedder.backbone.conv1.weight"], kept["embedder.backbone.conv1.weight"])
 
 
 def test_what_a_run_made_of_weights_needs_them_no_more(

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from fairshot.training.views import ViewSettings
 
 PACKAGED = Path(str(resources.files("fairshot.recipes")))
 COMMON = sorted(PACKAGED.glob("*/common.yaml"))
+SHARING = ("sss", "sss_gate", "sss_bgmm")
 TINY = """
 benchmark: {name: doodles, base_classes: 6, way: 3, sessions: 2}
 model: {backbone: tiny, size: 14, mean: [0.2], std: [0.35]}
@@ -47,7 +49,26 @@ def tiny(tmp_path) -> str:
 
 
 def keys(path: Path) -> dict:
-    return dict(flat(yaml.safe_load(path.read_text(encoding="utf-8"))))
+    """Return the keys of a file, without the one that names another file."""
+    return {key: value for key, value in flat(written(path)) if key != "extends"}
+
+
+def written(path: Path) -> dict:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def below(path: Path) -> dict:
+    """Return what a file of the package extends: a recipe, with all that this one says, or what is shared."""
+    extended = written(path).get("extends")
+    if extended is None:
+        return keys(path.with_name("common.yaml"))
+    return said(PACKAGED / f"{extended}.yaml")
+
+
+def said(path: Path) -> dict:
+    """Return what a file and those that it extends say."""
+    own = keys(path)
+    return below(path) | of_preset(own) | own
 
 
 def of_preset(own: dict) -> dict:
@@ -79,22 +100,22 @@ def test_a_methods_file_holds_only_what_is_its_own(common):
     assert not [key for key in shared if key.startswith("method.")]
     for path in sorted(common.parent.glob("*.yaml")):
         if path != common:
-            own = keys(path)
-            method = own["method.name"]
+            own, extends = keys(path), "extends" in written(path)
+            method = said(path)["method.name"]
             assert re.fullmatch(rf"{method}(_gate|_authors)?(-[\w-]+)?", path.stem)
             named = {"benchmark": {"name": common.parent.name}, "method": {"name": method}}
-            # the defaults and what is shared
-            below = dict(flat(check_recipe(named).as_dict())) | shared | of_preset(own)
-            repeated = [key for key, value in own.items() if below[key] == value]
-            assert repeated == [*("model.weights",) * ("model.weights" in own), "method.name"], path
+            defaults = dict(flat(check_recipe(named).as_dict()))
+            found = defaults | below(path) | of_preset(own)
+            repeated = [key for key, value in own.items() if found[key] == value]
+            weights = ["model.weights"] * ("model.weights" in own)
+            assert repeated == [*weights, *["method.name"] * (not extends)], path
 
 
 @pytest.mark.parametrize("name", recipe_names())
-def test_a_recipe_is_its_own_keys_over_the_common_ones(name):
+def test_a_recipe_is_its_own_keys_over_those_that_it_extends(name):
     resolved = dict(flat(load_recipe(name).as_dict()))
-    own = keys(PACKAGED / f"{name}.yaml")
-    said = keys(PACKAGED / name.partition("/")[0] / "common.yaml") | of_preset(own) | own
-    assert {key: resolved[key] for key in said} == said
+    expected = said(PACKAGED / f"{name}.yaml")
+    assert {key: resolved[key] for key in expected} == expected
 
 
 def test_a_recipe_given_by_its_path_stands_alone_unless_it_extends_a_benchmark(tmp_path):
@@ -114,6 +135,25 @@ def test_a_recipe_given_by_its_path_stands_alone_unless_it_extends_a_benchmark(t
         with pytest.raises(BadSetting, match="expected one of cifar100, ") as refused:
             load_recipe(str(path))
         assert refused.value.key == "extends"
+    path.write_text("extends: doodles/sss\nmethod: {gamma: 0.3}\n")
+    alike = load_recipe("doodles/sss", ["method.gamma=0.3"])
+    assert load_recipe(str(path)) == alike
+
+
+@pytest.mark.parametrize("weights", ["lite0", "lite2"])
+def test_recipes_of_other_weights_differ_by_their_network_alone(weights):
+    for name in ("alice", "ncm", "sss", "sss_bgmm", "sss_gate", "teen"):
+        recipe, own = load_recipe(f"cub200/{name}-{weights}"), load_recipe(f"cub200/{name}")
+        assert replace(recipe, model=own.model) == own
+        assert recipe.model == ModelSettings(**PRESETS[f"efficientnet-{weights}"].section()).pinned()
+    trained = [load_recipe(f"cub200/{name}-{weights}").training_part() for name in SHARING]
+    assert trained == [trained[0]] * len(trained)
+
+
+@pytest.mark.parametrize("benchmark", ["cifar100", "mini_imagenet", "cub200"])
+def test_sss_its_gate_and_mixtures_share_one_training(benchmark):
+    trained = [load_recipe(f"{benchmark}/{name}").training_part() for name in SHARING]
+    assert trained == [trained[0]] * len(trained)
 
 
 def test_weights_of_a_preset_bring_its_network_and_input_and_other_keys_stay(tmp_path):

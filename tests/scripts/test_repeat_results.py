@@ -20,9 +20,9 @@ NOTHING_TRAINED = (
 )
 
 
-def repeat(commands: Path, destination: Path) -> subprocess.CompletedProcess[str]:
+def repeat(commands: Path, destination: Path, *options: str) -> subprocess.CompletedProcess[str]:
     script = ROOT / "scripts/repeat_results.py"
-    call = [sys.executable, script, commands, destination, "--jobs", "2"]
+    call = [sys.executable, script, commands, destination, "--jobs", "2", *options]
     return subprocess.run(call, capture_output=True, text=True, check=False)
 
 
@@ -69,6 +69,21 @@ def test_curves_of_runs_are_drawn_one_after_the_other_when_the_runs_are_there(tm
     )
     names = ("compared", "compared-novel-5-held-out-5-tradeoff", "compared-mirror-tradeoff")
     assert repeat(commands, runs).stderr.strip() == f"not finished: {', '.join(names)}"
+
+
+def test_some_lines_are_run_with_those_that_they_need(tmp_path):
+    commands, runs = tmp_path / "commands.txt", tmp_path / "runs"
+    commands.write_text(
+        "fairshot run doodles/no_such_method --out sss-seed0\n"
+        "fairshot run doodles/sss --base sss-seed0 --out gate-seed0\n"
+        "fairshot run doodles/sss --base gate-seed0 --out further-seed0\n"
+        "fairshot run doodles/no_such_method --out sss-seed1\n"
+    )
+    assert repeat(commands, runs, "--only", "gate-*").stderr.strip() == "not finished: sss-seed0, gate-seed0"
+    assert not (runs / "sss-seed1.log").exists()
+    nothing = repeat(commands, runs, "--only", "teen-*")
+    assert nothing.returncode == 1
+    assert nothing.stderr.strip().endswith("no --out is called like teen-*")
 
 
 def test_a_line_that_is_no_command_is_refused(tmp_path):

@@ -83,6 +83,51 @@ def test_a_run_is_found_by_its_recipe_whatever_its_folder_is_called(tmp_path):
     assert (other.out.name, other.finished) == ("ncm-seed0", False)
 
 
+def test_runs_that_are_trained_alike_share_the_first_training(tmp_path):
+    names_of = ["ce_delta", "ncm", "sss", "sss_bgmm", "sss_gate", "teen", "topic"]
+
+    def bases(*changes: str) -> dict[str, str]:
+        planned = plan(names_of, ["cifar100"], [0, 1], [None], changes, tmp_path)
+        return {each.out.name: each.base.name for each in planned if each.base is not None}
+
+    shared = {"sss_bgmm": "sss", "sss_gate": "sss", "topic": "ncm"}
+    expected = {
+        f"{name}-seed{seed}": f"{base}-seed{seed}" for name, base in shared.items() for seed in (0, 1)
+    }
+    assert bases() == bases("training.images=1000000") == expected  # TEEN has epochs of its own, its authors'
+    alike = bases("training.images=1000000", "training.authors_epochs=null")
+    assert alike == expected | {"teen-seed0": "ncm-seed0", "teen-seed1": "ncm-seed1"}
+    kept = tmp_path / "sss-seed0"
+    kept.mkdir()
+    (kept / "recipe.yaml").write_text(load_recipe("cifar100/sss", [], 0).as_yaml())
+    assert bases() == expected  # it goes on
+    (kept / "result.json").write_text("{}")
+    without = {**expected, "sss_gate-seed0": "sss_bgmm-seed0"}
+    del without["sss_bgmm-seed0"]
+    assert bases() == without  # it has not kept its weights
+    (kept / "model.safetensors").touch()
+    assert bases() == expected
+
+
+def test_on_a_shared_training_a_method_answers_as_on_its_own(tmp_path):
+    options, changes = StudyOptions("cpu"), [*SMALL, "training.learning_rate=0.1"]
+    compare(["ncm", "topic"], tmp_path / "both", overrides=changes, options=options).check()
+    compare(["topic"], tmp_path / "one", overrides=changes, options=options).check()
+    shared, alone = (Result.read(tmp_path / folder / "topic-seed0") for folder in ("both", "one"))
+    assert (shared.base, alone.base) == ("ncm-seed0", None)
+    assert shared.confusions == alone.confusions
+    assert (shared.images, shared.epochs, shared.budget) == (alone.images, alone.epochs, alone.budget)
+
+
+def test_a_method_of_ones_own_trains_itself(tmp_path):
+    (tmp_path / "own.py").write_text(
+        "from fairshot.methods.teen import TEEN\n\n\nclass Own(TEEN):\n    name = 'own'\n"
+    )
+    own = f"{tmp_path / 'own.py'}:Own"
+    planned = plan(["teen", own, "topic"], ["doodles"], [0], [None], SMALL, tmp_path)
+    assert [each.base and each.base.name for each in planned] == [None, None, "teen-seed0"]
+
+
 def test_a_comparison_stops_goes_on_and_grows(tmp_path):
     first = ("compare", "ncm", "teen", *SETS, "--out", "grid")
     stopped = fairshot(tmp_path, *first, "--max-minutes", "0")

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from fairshot.evaluation.metrics import confusion_matrix, metrics_from_confusions
+from fairshot.evaluation.result import Result
 from fairshot.evaluation.sessions import run_sessions
 from fairshot.methods import build
 from fairshot.methods.sss import SSSSettings
@@ -14,6 +15,8 @@ from fairshot.models.flips import FlipViews
 from fairshot.progress import Reporter
 from fairshot.recipes import load_recipe
 from fairshot.studies.cached_stream import CachedStream, FeatureBank, LabelledFeatures, Subset, cache_stream
+from fairshot.studies.comparison import compare
+from fairshot.studies.execute import StudyOptions
 from fairshot.studies.gate_search import (
     NoGate,
     _gate_of_run,
@@ -23,6 +26,7 @@ from fairshot.studies.gate_search import (
     evaluate,
     gate_folders,
     search,
+    train_on_pseudo_novel,
 )
 from fairshot.studies.gates import Gate, Space, common_gates, own_gates
 from fairshot.studies.pseudo_novel import pseudo_streams, split_pseudo_novel
@@ -187,6 +191,16 @@ def test_several_runs_share_a_pseudo_novel_training_per_method(tmp_path):
     assert gate_folders([first]) == {first: first / "pseudo-novel"}
     assert gate_folders([first], beside) == {first: beside}
     assert gate_folders([ncm / "none"]) == {ncm / "none": ncm / "none" / "pseudo-novel"}
+
+
+def test_methods_that_are_trained_alike_share_a_pseudo_novel_training(tmp_path):
+    changes = ["benchmark.base_classes=4", "benchmark.way=1", "benchmark.sessions=1", "model.size=12"]
+    changes += ["training.epochs=0", "training.learning_rate=0.1"]
+    options = StudyOptions("cpu")
+    compare(["ncm", "teen"], tmp_path, overrides=changes, options=options).check()
+    train_on_pseudo_novel(gate_folders([tmp_path]), options=options)
+    first, second = (Result.read(tmp_path / "pseudo-novel" / name / "split1") for name in ("ncm", "teen"))
+    assert (first.base, second.base) == (None, str(tmp_path / "pseudo-novel" / "ncm" / "split1"))
 
 
 def test_the_stream_of_a_run_is_what_sss_goes_through():

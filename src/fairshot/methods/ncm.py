@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from fairshot.methods.method import MethodCard
-from fairshot.methods.prototype_method import CosineMethod, CosineSettings
+from fairshot.methods.prototype_method import COSINE, CosineMethod, CosineSettings
 
 
 class NCM(CosineMethod[CosineSettings]):
     """Cosine cross-entropy, then nearest class mean."""
 
     name = "ncm"
+    trained_as = COSINE
     Settings = CosineSettings
     card = MethodCard(
         "nearest class mean on features of a cosine cross-entropy; the strong baseline",

@@ -103,6 +103,7 @@ class PrototypeMethod(Method[SettingsT], Generic[SettingsT]):
 
 
 CosineT = TypeVar("CosineT", bound=CosineSettings)
+COSINE = "cosine"  # `trained_as` of methods whose base session is the cosine cross-entropy alone
 
 
 class CosineMethod(PrototypeMethod[CosineT], Generic[CosineT]):

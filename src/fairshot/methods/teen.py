@@ -9,7 +9,7 @@ from torch.nn.functional import normalize
 
 from fairshot.classifiers.similarity import similarity
 from fairshot.methods.method import MethodCard
-from fairshot.methods.prototype_method import CosineMethod, CosineSettings
+from fairshot.methods.prototype_method import COSINE, CosineMethod, CosineSettings
 from fairshot.models.embedder import Features
 from fairshot.settings import Share
 
@@ -32,6 +32,7 @@ class TEEN(CosineMethod[TEENSettings]):
     """
 
     name = "teen"
+    trained_as = COSINE
     Settings = TEENSettings
     card = MethodCard(
         "new prototypes move towards the base prototypes they resemble; no training",

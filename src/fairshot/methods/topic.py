@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy, normalize, one_hot
 
 from fairshot.methods.finetuning import minimise
 from fairshot.methods.method import MethodCard
-from fairshot.methods.prototype_method import CosineSettings
+from fairshot.methods.prototype_method import COSINE, CosineSettings
 from fairshot.methods.replay_method import ReplayMethod
 from fairshot.models.embedder import Features
 
@@ -44,6 +44,7 @@ class TOPIC(ReplayMethod[TOPICSettings]):
     """
 
     name = "topic"
+    trained_as = COSINE
     Settings = TOPICSettings
     card = MethodCard(
         "a neural gas over the features is kept in place while the network is fine-tuned",

@@ -93,6 +93,8 @@ class Recipe:
         for name in kind.decision_settings:
             parts["method"].pop(name)
         parts["method"]["name"] = kind.trained_as or self.method_name
+        if self.training.images is not None and self.training.epochs:
+            parts["training"].pop("epochs")  # they follow from the number of images
         return parts
 
     def as_yaml(self) -> str:

@@ -3,6 +3,7 @@
 A recipe of the package is made of two files: `<benchmark>/common.yaml`, what its methods share, and
 `<benchmark>/<method>.yaml`, whose keys are added or replace those of the first. A recipe given by its path
 stands alone, unless it says `extends: <benchmark>`: then it is merged with that benchmark's common file.
+Either may say `extends: <benchmark>/<recipe>`, and is merged with that recipe of the package.
 `model.weights: <preset>` brings the backbone and the input of the preset; keys of `model` beside it stay.
 """
 
@@ -21,7 +22,7 @@ from fairshot.models.presets import PRESETS
 
 LONGEST = 200  # characters of a change that messages repeat
 COMMON = "common"  # the file that the methods of a benchmark share
-EXTENDS = "extends"  # the key by which a recipe outside the package asks for it
+EXTENDS = "extends"  # the key by which a recipe asks for it, or for another recipe of the package
 NO_WEIGHTS = ("null", "~", "")  # as YAML writes that there are none
 
 
@@ -47,24 +48,26 @@ def benchmarks_with_recipes() -> list[str]:
 
 
 def read_source(source: str) -> dict[str, Any]:
-    """Read the YAML of a recipe, merged with the common file of its benchmark where it belongs to one."""
-    packaged = _packaged()
+    """Read the YAML of a recipe, merged with what it extends: common files, or a recipe of the package."""
     if source in recipe_names():
-        content = _parse(packaged[source].read_text(encoding="utf-8"), source)
-        benchmark = source.partition("/")[0]
+        content = _parse_packaged(source)
+        extended = content.pop(EXTENDS, source.partition("/")[0])
     else:
         content = _parse(_read_file(source), source)
-        benchmark = content.pop(EXTENDS, None)
-        if benchmark is None:
-            return _merged(_model_of_preset(content), content)
-        if benchmark not in benchmarks_with_recipes():
-            meant = did_you_mean(str(benchmark), benchmarks_with_recipes())
-            raise BadSetting(
-                EXTENDS, benchmark, f"expected one of {', '.join(benchmarks_with_recipes())}{meant}"
-            )
-    common = f"{benchmark}/{COMMON}"
-    below = _parse(packaged[common].read_text(encoding="utf-8"), common) | _model_of_preset(content)
-    return _merged(below, content)
+        extended = content.pop(EXTENDS, None)
+    below = {} if extended is None else _read_extended(extended)
+    return _merged(below | _model_of_preset(content), content)
+
+
+def _read_extended(name: Any) -> dict[str, Any]:
+    """Read what a recipe extends: the common file of a benchmark, or a recipe of the package."""
+    if name in recipe_names():
+        return read_source(name)
+    benchmarks = benchmarks_with_recipes()
+    if name not in benchmarks:
+        meant = did_you_mean(str(name), [*benchmarks, *recipe_names()])
+        raise BadSetting(EXTENDS, name, f"expected one of {', '.join(benchmarks)}, or a recipe of one{meant}")
+    return _parse_packaged(f"{name}/{COMMON}")
 
 
 def _model_of_preset(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,6 +105,10 @@ def _read_file(source: str) -> str:
     if not path.is_file():
         raise UnknownRecipe(source, recipe_names())
     return read_yaml_text(path)
+
+
+def _parse_packaged(name: str) -> dict[str, Any]:
+    return _parse(_packaged()[name].read_text(encoding="utf-8"), name)
 
 
 def _parse(text: str, source: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from fairshot.recipes import Recipe
 from fairshot.studies.cached_stream import CachedStream, cache_stream
 from fairshot.studies.execute import StudyOptions, execute
 from fairshot.studies.gates import Gate, common_gates, curve, own_gates
-from fairshot.studies.plan import PlannedRun
+from fairshot.studies.plan import PlannedRun, share_trainings
 from fairshot.studies.pseudo_novel import (
     describe_split,
     pseudo_sizes,
@@ -132,7 +132,7 @@ def train_on_pseudo_novel(
         ground = _plan_choice(run, recipe, folder, novel, held_out, splits, options)
         for each in ground.splits:
             planned.setdefault(each.out, each)
-    _train(list(planned.values()), options)
+    _train(share_trainings(list(planned.values())), options)
 
 
 @dataclass(frozen=True)

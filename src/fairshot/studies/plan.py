@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fairshot.benchmarks import DATASETS, UnknownBenchmark
 from fairshot.benchmarks.stream import Stream
-from fairshot.evaluation.run_folder import code_has_changed, is_finished, recorded_recipe
+from fairshot.evaluation.run_folder import MODEL, RECIPE, code_has_changed, is_finished, recorded_recipe
 from fairshot.methods import packaged_names
 from fairshot.recipes import Recipe, load_recipe, run_name
 from fairshot.recipes.sources import benchmarks_with_recipes
@@ -56,6 +57,7 @@ def plan(
 
     `all` stands for every method of the package. Run folders are directly in `out`, where a report finds
     them. A run that an earlier comparison left there is found by its recipe, whatever its folder is called.
+    Of runs that are trained alike the first trains for all.
     """
     for benchmark in benchmarks:
         _check_benchmark(benchmark)
@@ -70,7 +72,33 @@ def plan(
         )
         planned[recipe.as_yaml()] = recipe, "-".join(parts)
     earlier = _earlier(out)  # now that methods of one's own are known
-    return [PlannedRun(recipe, earlier.get(text, out / name)) for text, (recipe, name) in planned.items()]
+    runs = [PlannedRun(recipe, earlier.get(text, out / name)) for text, (recipe, name) in planned.items()]
+    return share_trainings(runs)
+
+
+def share_trainings(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
+    """Let runs load the base session of the first one that is trained alike, and can give it.
+
+    A method of one's own always trains: it may inherit from one of the package and train otherwise.
+    """
+    trained: dict[str, Path] = {}
+    shared = []
+    for each in planned:
+        if each.recipe.method_name not in packaged_names():
+            shared.append(each)
+            continue
+        part = json.dumps(each.recipe.training_part(), sort_keys=True)
+        shared.append(replace(each, base=trained.get(part)))
+        if _gives_training(each):
+            trained.setdefault(part, each.out)
+    return shared
+
+
+def _gives_training(planned: PlannedRun) -> bool:
+    """Whether a run has kept its network, or is yet to be trained in a folder that no other run has."""
+    if planned.finished:
+        return (planned.out / MODEL).is_file()
+    return not (planned.out / RECIPE).is_file() or recorded_recipe(planned.out) == planned.recipe
 
 
 def _check_benchmark(name: str) -> None:
