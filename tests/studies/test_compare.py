@@ -14,9 +14,8 @@ from fairshot.errors import FolderUnusable, TrainingStopped, UserError
 from fairshot.evaluation.experiment import run
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import lock_run
-from fairshot.methods import methods
+from fairshot.methods import methods, plugins
 from fairshot.progress import Reporter
-from fairshot.methods import plugins
 from fairshot.recipes import load_recipe
 from fairshot.reporting.conditions import CONDITIONS, UNKNOWN, conditions
 from fairshot.reporting.groups import group_results
