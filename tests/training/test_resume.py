@@ -5,6 +5,7 @@ import signal
 import threading
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from fairshot.models.embedder import ModelSettings
 from fairshot.models.pixels import crop_resize
 from fairshot.progress import Reporter
 from fairshot.tensor_files import write_tensors
-from fairshot.training import loop
+from fairshot.training import checkpoints, loop
 from fairshot.training.batches import Batches
 from fairshot.training.checkpoints import Checkpoint, Checkpoints
 from fairshot.training.hardware import choose_hardware
@@ -106,6 +107,36 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(tmp_path, kind
     assert "step-00000002.safetensors is " in message
     DAMAGE[kind](tmp_path / "step-00000001.safetensors")
     assert kept.read_last() is None
+
+
+def test_a_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch):
+    go_on = threading.Event()
+
+    def slowly(*given):
+        assert go_on.wait(timeout=60)
+        write_tensors(*given)
+
+    monkeypatch.setattr(checkpoints, "write_tensors", slowly)
+    kept, given = Checkpoints(tmp_path), checkpoint(3)
+    before, rows = given.tensors["weights.a"].clone(), list(given.note["history"])
+    kept.begin(given)
+    given.tensors["weights.a"].zero_()  # the next step
+    given.note["history"].append({"step": 4})
+    assert not kept.due()
+    assert kept.read_last() is None
+    go_on.set()
+    kept.wait()
+    found = kept.read_last()
+    assert torch.equal(found.tensors["weights.a"], before)
+    assert found.note["history"] == rows
+
+
+def test_what_hinders_the_writing_of_a_checkpoint_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "write_tensors", Mock(side_effect=OSError("no space left")))
+    kept = Checkpoints(tmp_path)
+    kept.begin(checkpoint(1))
+    with pytest.raises(OSError, match="no space left"):
+        kept.begin(checkpoint(2))
 
 
 def test_a_damaged_checkpoint_does_not_take_the_place_of_a_good_one(tmp_path):

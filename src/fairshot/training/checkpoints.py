@@ -1,9 +1,13 @@
-"""Checkpoints: one safetensors file each, with a checksum; the last two are kept."""
+"""Checkpoints: one safetensors file each, with a checksum; the last two are kept.
+
+They are written by a thread while the training goes on, so that a GPU does not wait for a disk.
+"""
 
 from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,17 +40,39 @@ class Checkpoints:
         self.reporter = reporter
         self.ended = time.monotonic()
         self.took = 0.0  # unknown before the first, which is therefore due after the first step
+        self._thread = ThreadPoolExecutor(max_workers=1)
+        self._writing: Future[None] | None = None
 
     def due(self) -> bool:
         """Say whether so long has passed since the last one that another costs little."""
+        if self._writing is not None and not self._writing.done():
+            return False
         return time.monotonic() - self.ended > self.took / TIME_SHARE
 
+    def begin(self, checkpoint: Checkpoint) -> None:
+        """Copy a checkpoint, whose tensors the next step changes, and write it in the background."""
+        self.wait()
+        copied = {name: value.detach().to("cpu", copy=True) for name, value in checkpoint.tensors.items()}
+        note = {NOTE: json.dumps(checkpoint.note)}
+        self._writing = self._thread.submit(self._write, checkpoint.step, copied, note)
+
+    def wait(self) -> None:
+        """Wait until what was begun is written; a problem that its writing met is raised here."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
     def write(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint before anything else is done."""
+        self.begin(checkpoint)
+        self.wait()
+
+    def _write(self, step: int, tensors: dict[str, Tensor], note: dict[str, str]) -> None:
         """Write a checkpoint, and remove those that it makes unneeded."""
         began = time.monotonic()
-        write_tensors(self._path(checkpoint.step), checkpoint.tensors, {NOTE: json.dumps(checkpoint.note)})
+        write_tensors(self._path(step), tensors, note)
         # A later step is there only if it is damaged, else the training had gone on from it.
-        kept = {self._path(step) for step in [s for s in self._steps() if s <= checkpoint.step][-KEPT:]}
+        kept = {self._path(each) for each in [s for s in self._steps() if s <= step][-KEPT:]}
         for path in sorted(self.folder.iterdir()):  # also leftovers of a kill
             if path not in kept:
                 path.unlink(missing_ok=True)

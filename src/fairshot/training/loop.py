@@ -159,15 +159,17 @@ class Phase:
             raise TrainingDiverged(bad, self.total, self.settings.learning_rate, name)
 
     def write_checkpoint(self, stop: bool, alone: bool) -> None:
-        """Write a checkpoint if one is due and its numbers are finite.
+        """Write a checkpoint if one is due and its numbers are finite; only the last is waited for.
 
-        If not, a single process stops at once; several stop together at the end of the epoch.
+        If they are not, a single process stops at once; several stop together at the end of the epoch.
         """
-        if self.checkpoints and (stop or self.state.step == self.total or self.checkpoints.due()):
+        last = stop or self.state.step == self.total
+        if self.checkpoints and (last or self.checkpoints.due()):
             if alone:
                 self.check_finite()
             if alone or self.state.first_bad_step() is None:
-                self.checkpoints.write(self.state.checkpoint())
+                write = self.checkpoints.write if last else self.checkpoints.begin
+                write(self.state.checkpoint())
 
 
 @dataclass
