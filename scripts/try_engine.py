@@ -185,15 +185,15 @@ def measure(variants: list[str], given: argparse.Namespace) -> Iterator[tuple[st
         )
         for variant in variants
     }
-    ready = {variant: _readline(process) == READY for variant, process in processes.items()}
+    ready = {variant: _is_ready(process) for variant, process in processes.items()}
     for variant, process in processes.items():
         printed, _ = process.communicate("\n" if ready[variant] else None)
         yield variant, [float(speed) for speed in printed.split()] if process.returncode == 0 else []
 
 
-def _readline(process: subprocess.Popen[str]) -> str:
+def _is_ready(process: subprocess.Popen[str]) -> bool:
     assert process.stdout is not None
-    return process.stdout.readline().strip()
+    return any(line.strip() == READY for line in iter(process.stdout.readline, ""))
 
 
 def main() -> None:

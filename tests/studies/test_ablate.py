@@ -74,7 +74,7 @@ def test_a_finished_training_is_used_and_not_repeated(folder):
     assert done.process.exitcode == 0, done.stderr
     assert weights(folder / "loaded" / "pre") == weights(folder / "components" / "sr")
     assert not list((folder / "loaded").glob("*/checkpoints/base/*"))
-    assert Result.read(folder / "loaded" / "pre").base == "components/sr"
+    assert Result.read(folder / "loaded" / "pre").base == "../components/sr"  # from the folder of the run
     assert Result.read(folder / "components" / "sr").base is None
     page = (folder / "loaded" / "ablation.md").read_text()
     assert "Decisions by two kinds of features" in page

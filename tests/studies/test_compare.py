@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from fairshot.benchmarks import UnknownBenchmark
-from fairshot.errors import FolderUnusable, TrainingStopped, UserError
+from fairshot.errors import FolderOccupied, FolderUnusable, TrainingStopped, UserError
 from fairshot.evaluation.experiment import run
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import lock_run
@@ -21,8 +21,8 @@ from fairshot.reporting.conditions import CONDITIONS, UNKNOWN, conditions
 from fairshot.reporting.groups import group_results
 from fairshot.studies import ablate, cluster, execute, tune
 from fairshot.studies.comparison import Comparison, compare
-from fairshot.studies.execute import RunStatus, StudyOptions
-from fairshot.studies.plan import PlannedRun, plan
+from fairshot.studies.execute import BaseRunFailed, RunStatus, StudyOptions
+from fairshot.studies.plan import PlannedRun, plan, share_trainings
 from support.commands import fairshot
 from support.pickling import pickled
 from support.results_factory import make_result
@@ -119,6 +119,47 @@ def test_on_a_shared_training_a_method_answers_as_on_its_own(tmp_path):
     assert (shared.images, shared.epochs, shared.budget) == (alone.images, alone.epochs, alone.budget)
 
 
+def test_a_run_that_has_its_network_gives_it_to_those_before_it(tmp_path):
+    def bases(fresh: bool = False) -> list[str | None]:
+        planned = plan(["teen", "topic"], ["doodles"], [0], [None], [], tmp_path, fresh)
+        return [each.base and each.base.name for each in planned]
+
+    assert bases() == [None, "teen-seed0"]
+    finished = tmp_path / "topic-seed0"
+    finished.mkdir()
+    (finished / "recipe.yaml").write_text(load_recipe("doodles/topic", [], 0).as_yaml())
+    (finished / "result.json").write_text("{}")
+    assert bases() == [None, None]  # its weights were not kept, and it needs none itself
+    (finished / "model.safetensors").touch()
+    assert bases() == ["topic-seed0", None]
+    assert bases(fresh=True) == [None, "teen-seed0"]
+
+
+def test_trainings_on_other_pictures_are_not_shared(tmp_path):
+    recipe = load_recipe("folder/ncm")
+    for name in ("birds", "birds-again", "cars"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "split.json").write_text(name.partition("-")[0])
+    planned = [PlannedRun(recipe, tmp_path / f"out-{each.name}", split=each) for each in tmp_path.iterdir()]
+    planned.sort(key=lambda each: each.out)
+    assert [each.base and each.base.name for each in share_trainings(planned)] == [None, "out-birds", None]
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_a_run_whose_base_session_failed_is_not_begun(tmp_path, parallel):
+    recipe = load_recipe("doodles/ncm", SMALL)
+    (tmp_path / "ncm").mkdir()
+    (tmp_path / "ncm" / "recipe.yaml").write_text(
+        load_recipe("doodles/ncm", [], 7).as_yaml()
+    )  # another run's
+    planned = [PlannedRun(recipe, tmp_path / name) for name in ("ncm", "teen")]
+    planned[1] = replace(planned[1], base=tmp_path / "ncm")
+    first, second = execute.execute(planned, StudyOptions("cpu", parallel=parallel))
+    assert isinstance(first.problem, FolderOccupied)
+    assert isinstance(second.problem, BaseRunFailed)
+    assert not (tmp_path / "teen").exists()
+
+
 def test_a_method_of_ones_own_trains_itself(tmp_path, monkeypatch):
     monkeypatch.setattr(plugins, "_loaded", {})  # other tests ask for all methods
     (tmp_path / "own.py").write_text(
@@ -127,6 +168,8 @@ def test_a_method_of_ones_own_trains_itself(tmp_path, monkeypatch):
     own = f"{tmp_path / 'own.py'}:Own"
     planned = plan(["teen", own, "topic"], ["doodles"], [0], [None], SMALL, tmp_path)
     assert [each.base and each.base.name for each in planned] == [None, None, "teen-seed0"]
+    teen, mine, topic = (each.recipe.training_part() for each in planned)
+    assert teen == topic != mine  # nor is the training of another method taken by --base
 
 
 def test_a_comparison_stops_goes_on_and_grows(tmp_path):

@@ -131,6 +131,26 @@ def test_a_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch)
     assert found.note["history"] == rows
 
 
+def test_nothing_is_written_after_a_training_has_failed(tmp_path, monkeypatch):
+    go_on, written = threading.Event(), threading.Event()
+
+    def slowly(*given):
+        assert go_on.wait(timeout=60)
+        write_tensors(*given)
+        written.set()
+
+    def fail(trainer, phase, *given):
+        phase.checkpoints.begin(checkpoint(1))
+        threading.Timer(0.2, go_on.set).start()
+        raise KeyError
+
+    monkeypatch.setattr(checkpoints, "write_tensors", slowly)
+    monkeypatch.setattr(loop.Trainer, "_loop", fail)
+    with pytest.raises(KeyError):
+        fit_ncm(base_session(), tmp_path)
+    assert written.is_set()
+
+
 def test_what_hinders_the_writing_of_a_checkpoint_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "write_tensors", Mock(side_effect=OSError("no space left")))
     kept = Checkpoints(tmp_path)

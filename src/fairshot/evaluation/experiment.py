@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
@@ -253,17 +254,12 @@ def _result(
         transductive=method.transductive,
         seconds=seconds,
         environment=environment,
-        base=options.base and _named_by(options.out, options.base),
+        base=options.base and os.path.relpath(options.base, options.out.parent),  # the same on any machine
         pictures=Split.read(options.out).pictures if split_of(options.out) else "",
         training_sha256=hashlib.sha256(curve).hexdigest(),
         kept_bytes=method.kept_bytes,
         **trained_for,
     )
-
-
-def _named_by(out: Path, base: Path) -> str:
-    """Return what a result calls the run whose base session it has: by its name if it lies beside it."""
-    return base.name if base.resolve().parent == out.resolve().parent else str(base)
 
 
 def _trained_for(trainer: Trainer, base: Path | None) -> dict[str, Any]:

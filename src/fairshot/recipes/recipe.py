@@ -22,7 +22,7 @@ from fairshot.errors import (
     MethodNotLoaded,
     did_you_mean,
 )
-from fairshot.methods import baseline, method_named, methods
+from fairshot.methods import baseline, method_named, methods, packaged_names
 from fairshot.methods.method import MethodSettings
 from fairshot.methods.plugins import PLUGIN_COPY, PLUGIN_MARK, load_plugin, loaded_plugin, plugin_class
 from fairshot.models.embedder import ModelSettings
@@ -88,11 +88,15 @@ class Recipe:
         return parts | {"method": {"name": self.method_name, **self.method.model_dump(mode="json")}}
 
     def training_part(self) -> dict[str, Any]:
-        """Return what decides the base session: equal for recipes that differ only in how they answer."""
+        """Return what decides the base session: equal for recipes that differ only in how they answer.
+
+        A method of one's own may inherit from one of the package and train otherwise.
+        """
         parts, kind = self.as_dict(), method_named(self.method_name)
         for name in kind.decision_settings:
             parts["method"].pop(name)
-        parts["method"]["name"] = kind.trained_as or self.method_name
+        if self.method_name in packaged_names():
+            parts["method"]["name"] = kind.trained_as or self.method_name
         if self.training.images is not None and self.training.epochs:
             parts["training"].pop("epochs")  # they follow from the number of images
         return parts

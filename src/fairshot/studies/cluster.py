@@ -20,7 +20,7 @@ from fairshot.evaluation.run_folder import LOG
 from fairshot.methods.plugins import load_plugin, plugin_sources
 from fairshot.progress import SILENT, Advance, LogReporter, Reporter
 from fairshot.recipes import check_recipe
-from fairshot.studies.execute import RunStatus, StudyOptions, run_planned
+from fairshot.studies.execute import RunStatus, StudyOptions, run_planned, without_base
 from fairshot.studies.plan import PlannedRun
 from fairshot.training.hardware import choose_hardware
 
@@ -58,17 +58,24 @@ def run_on_ray(planned: Sequence[PlannedRun], options: StudyOptions) -> Iterator
     sent = replace(options, device=device, root=root, photos=photos, reporter=SILENT)
     left = list(planned)
     running: dict[Any, PlannedRun] = {}  # by Ray's reference
+    failed: set[Path] = set()
     try:
         with LogView(options.reporter) as view:
             while left or running:
                 for each in ready(left, running.values()):
                     left.remove(each)
+                    if lost := without_base(each, failed):
+                        yield lost
+                        continue
                     running[start.remote(task_of(each, sent, deadline, call))] = each
                 done, _ = ray.wait(list(running), timeout=1.0)
                 for reference in done:
                     ended = running.pop(reference)
                     view.hide(ended)
-                    yield _status(ray, reference, ended)
+                    status = _status(ray, reference, ended)
+                    if status.problem is not None:
+                        failed.add(ended.out)
+                    yield status
                 view.refresh(running.values())
     finally:
         for reference in running:

@@ -60,7 +60,8 @@ def compare(
     Finished runs are not repeated and interrupted ones go on: the same call continues a comparison, and one
     with more methods or seeds extends it. A run that is refused does not keep the others from running.
     """
-    planned, ended = plan(methods, benchmarks, seeds, class_orders, overrides, out), []
+    planned = plan(methods, benchmarks, seeds, class_orders, overrides, out, options.fresh)
+    ended = []
     for status in execute(planned, options):
         if isinstance(status.problem, UserError):
             options.reporter.say(RunRefused(status.planned.title, status.problem))

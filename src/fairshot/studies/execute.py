@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairshot.errors import TrainingStopped, UserError
 from fairshot.evaluation.experiment import CommonOptions, RunOptions, run
-from fairshot.evaluation.run_folder import LOG
+from fairshot.evaluation.run_folder import LOG, MODEL
 from fairshot.progress import RunFinished
 from fairshot.studies.plan import PlannedRun
 from fairshot.training.hardware import choose_hardware
@@ -43,6 +44,23 @@ class RunStatus:
         """Raise the problem, if there is one."""
         if self.problem is not None:
             raise self.problem
+
+
+class BaseRunFailed(UserError):
+    """A run was to load the base session of one that ended with a problem before it had learnt it."""
+
+    base: Path
+    message = (
+        "it needs the base session of {base}, which has not ended well; once it has, the same command goes on"
+    )
+
+
+def without_base(planned: PlannedRun, failed: Container[Path]) -> RunStatus | None:
+    """Return the status of a run that cannot begin, because what it was to load is among failed runs."""
+    base = planned.base
+    if base is None or base not in failed or (base / MODEL).is_file():
+        return None
+    return RunStatus(planned, BaseRunFailed(base))
 
 
 def execute(planned: Sequence[PlannedRun], options: StudyOptions) -> Iterator[RunStatus]:
@@ -81,10 +99,15 @@ def _start(planned: Sequence[PlannedRun], options: StudyOptions) -> Iterator[Run
 def _run_here(planned: Sequence[PlannedRun], options: StudyOptions) -> Iterator[RunStatus]:
     """Run one after the other, until one is stopped."""
     deadline, fabric = time.monotonic() + 60 * options.max_minutes, choose_hardware(options.device)
+    failed: set[Path] = set()
     for each in planned:
-        minutes = max(0, (deadline - time.monotonic()) / 60)
-        reporter = options.reporter.of_run(each.title, each.out / LOG)
-        status = run_planned(each, replace(options, max_minutes=minutes, reporter=reporter), fabric)
+        status = without_base(each, failed)
+        if status is None:
+            minutes = max(0, (deadline - time.monotonic()) / 60)
+            reporter = options.reporter.of_run(each.title, each.out / LOG)
+            status = run_planned(each, replace(options, max_minutes=minutes, reporter=reporter), fabric)
+        if status.problem is not None:
+            failed.add(each.out)
         yield status
         if status.unfinished:
             return

@@ -12,13 +12,14 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 
 import torch
 
 from fairshot.errors import UserError
 from fairshot.progress import SILENT
 from fairshot.studies.cluster import LogView, Task, ready, run_task, task_of
-from fairshot.studies.execute import RunStatus, StudyOptions
+from fairshot.studies.execute import RunStatus, StudyOptions, without_base
 from fairshot.studies.gpu_sharing import shared_gpu
 from fairshot.studies.plan import PlannedRun
 
@@ -59,19 +60,25 @@ def run_in_processes(planned: Sequence[PlannedRun], options: StudyOptions) -> It
 def _run_all(planned: Sequence[PlannedRun], options: StudyOptions) -> Iterator[RunStatus]:
     deadline, call = time.time() + 60 * options.max_minutes, uuid.uuid4().hex
     sent = replace(options, reporter=SILENT)
-    left, running = list(planned), list[_Started]()
+    left, running, failed = list(planned), list[_Started](), set[Path]()
     try:
         with LogView(options.reporter) as view:
             while left or running:
                 free = options.parallel - len(running)
                 for each in ready(left, [one.planned for one in running])[:free]:
                     left.remove(each)
+                    if lost := without_base(each, failed):
+                        yield lost
+                        continue
                     running.append(_start(each, task_of(each, sent, deadline, call)))
                 ended = wait([one.process.sentinel for one in running], SECONDS_BETWEEN_LOOKS)
                 for one in [one for one in running if one.process.sentinel in ended]:
                     running.remove(one)
                     view.hide(one.planned)
-                    yield one.status()
+                    status = one.status()
+                    if status.problem is not None:
+                        failed.add(one.planned.out)
+                    yield status
                 view.refresh([one.planned for one in running])
     finally:
         for one in running:

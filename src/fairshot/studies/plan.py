@@ -10,7 +10,14 @@ from pathlib import Path
 
 from fairshot.benchmarks import DATASETS, UnknownBenchmark
 from fairshot.benchmarks.stream import Stream
-from fairshot.evaluation.run_folder import MODEL, RECIPE, code_has_changed, is_finished, recorded_recipe
+from fairshot.evaluation.run_folder import (
+    MODEL,
+    RECIPE,
+    SPLIT,
+    code_has_changed,
+    is_finished,
+    recorded_recipe,
+)
 from fairshot.methods import packaged_names
 from fairshot.recipes import Recipe, load_recipe, run_name
 from fairshot.recipes.sources import benchmarks_with_recipes
@@ -52,12 +59,13 @@ def plan(
     class_orders: Sequence[int | None],
     overrides: Sequence[str],
     out: Path,
+    fresh: bool = False,
 ) -> list[PlannedRun]:
     """Return the runs of methods x benchmarks x seeds x class orders, each combination once.
 
     `all` stands for every method of the package. Run folders are directly in `out`, where a report finds
     them. A run that an earlier comparison left there is found by its recipe, whatever its folder is called.
-    Of runs that are trained alike the first trains for all.
+    Of runs that are trained alike one trains for all (`share_trainings`).
     """
     for benchmark in benchmarks:
         _check_benchmark(benchmark)
@@ -73,32 +81,41 @@ def plan(
         planned[recipe.as_yaml()] = recipe, "-".join(parts)
     earlier = _earlier(out)  # now that methods of one's own are known
     runs = [PlannedRun(recipe, earlier.get(text, out / name)) for text, (recipe, name) in planned.items()]
-    return share_trainings(runs)
+    return share_trainings(runs, fresh)
 
 
-def share_trainings(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
-    """Let runs load the base session of the first one that is trained alike, and can give it.
+def share_trainings(planned: Sequence[PlannedRun], fresh: bool = False) -> list[PlannedRun]:
+    """Let runs load the base session of one that is trained alike on the same pictures.
 
-    A method of one's own always trains: it may inherit from one of the package and train otherwise.
+    That is one which has finished and kept its network, or else the first that is yet to be trained. Finished
+    runs need none, unless all are run afresh.
     """
+    done = [each.finished and not fresh for each in planned]
+    trainings = [_training(each) for each in planned]
     trained: dict[str, Path] = {}
+    for each, is_done, training in zip(planned, done, trainings, strict=True):
+        if is_done and (each.out / MODEL).is_file():
+            trained.setdefault(training, each.out)
     shared = []
-    for each in planned:
-        if each.recipe.method_name not in packaged_names():
-            shared.append(each)
-            continue
-        part = json.dumps(each.recipe.training_part(), sort_keys=True)
-        shared.append(replace(each, base=trained.get(part)))
-        if _gives_training(each):
-            trained.setdefault(part, each.out)
+    for each, is_done, training in zip(planned, done, trainings, strict=True):
+        shared.append(each if is_done else replace(each, base=trained.get(training)))
+        if not is_done and _can_train(each, fresh):
+            trained.setdefault(training, each.out)
     return shared
 
 
-def _gives_training(planned: PlannedRun) -> bool:
-    """Whether a run has kept its network, or is yet to be trained in a folder that no other run has."""
-    if planned.finished:
-        return (planned.out / MODEL).is_file()
-    return not (planned.out / RECIPE).is_file() or recorded_recipe(planned.out) == planned.recipe
+def _training(planned: PlannedRun) -> str:
+    """Return what decides the base session of a run: its recipe, and of own pictures those it is given."""
+    split = planned.split and planned.split / SPLIT
+    pictures = split.read_text(encoding="utf-8") if split and split.is_file() else None
+    return json.dumps([planned.recipe.training_part(), pictures], sort_keys=True)
+
+
+def _can_train(planned: PlannedRun, fresh: bool) -> bool:
+    """Whether the folder of a run is its own, so that it will not be refused."""
+    if fresh or not (planned.out / RECIPE).is_file():
+        return True
+    return not is_finished(planned.out) and recorded_recipe(planned.out) == planned.recipe
 
 
 def _check_benchmark(name: str) -> None:

@@ -224,7 +224,11 @@ class Trainer:
             state.load(last, checkpoints.folder)
             self.earlier_seconds += state.seconds
             self.reporter.say(f"going on from step {state.step}{current.suffix}")
-        self._loop(current, objective, loss_of, optimiser)
+        try:
+            self._loop(current, objective, loss_of, optimiser)
+        finally:
+            if checkpoints:
+                checkpoints.wait()  # nothing is written into the folder after this
         state.adopt_average()
         self.compile_seconds += state.compile_seconds
         self.images += state.images * fabric.world_size
