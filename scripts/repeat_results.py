@@ -1,7 +1,7 @@
 """Run the commands that made results, several at a time; the same call goes on where it was stopped.
 
     python scripts/repeat_results.py results/cifar100/commands.txt runs/cifar100 --jobs 4
-    python scripts/repeat_results.py results/cub200/commands.txt runs/cub200 --only '*-seed0' --only '*-seed1'
+    python scripts/repeat_results.py results/cub200/planned.txt runs/cub200 --only '*-seed0' --only '*-seed1'
 
 A line of the file is a command of fairshot whose `--out` is a folder in the destination. One that names the
 folder of another line, or whose own folder holds it, begins when that line has ended well. `tradeoff` has no

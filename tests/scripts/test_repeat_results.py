@@ -14,6 +14,7 @@ from support.pages import parse
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = sorted((ROOT / "results").glob("*/commands.txt"))
+PLANNED = sorted((ROOT / "results").glob("*/planned.txt"))
 NOTHING_TRAINED = (
     "--set training.epochs=0 --set benchmark.base_classes=4 --set benchmark.way=1 --set benchmark.sessions=1"
     " --set model.size=12 --set method.sr_width=16"
@@ -103,7 +104,7 @@ def test_the_commands_of_committed_results_are_those_that_their_runs_recorded(li
         assert Result.read(run).command.split(" --out ")[0] in [line.split(" --out ")[0] for line in lines]
 
 
-@pytest.mark.parametrize("listed", COMMANDS, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("listed", [*COMMANDS, *PLANNED], ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_every_listed_command_is_one_that_the_command_line_takes(listed):
     for line in listed.read_text().splitlines():
         if line and not line.startswith("#"):

@@ -84,7 +84,7 @@ def tradeoff_command(
     asked = grounds | given(draws=draws) | {"mirror": mirror}
     folders = gate_folders(runs, pseudo)
     one = list(folders) == runs[:1]
-    if parallel > 1 and not one:
+    if not one:
         together = StudyOptions(device, parallel=parallel, **common(ConsoleReporter("tradeoff"), data, root))
         train_on_pseudo_novel(folders, options=together, **grounds)
     for run, folder in folders.items():
