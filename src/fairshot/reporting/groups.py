@@ -199,7 +199,7 @@ def ranked(groups: Sequence[Group]) -> list[Group]:
     def place(group: Group) -> tuple[bool, bool, float]:
         harmonic = group.summary(lambda metrics: metrics.harmonic_mean_avg)
         overall = group.summary(lambda metrics: metrics.overall_avg)
-        return not group.results[0].frozen, harmonic is None, -(harmonic or overall or Spread(0.0)).mean
+        return not group.results[0].untrained, harmonic is None, -(harmonic or overall or Spread(0.0)).mean
 
     return sorted(groups, key=place)
 

@@ -31,7 +31,7 @@ class Verdict:
     images: Sequence[int]  # that test the classes of each session
     backbone: str  # of our runs; empty if it is not known
     weights: StartingWeights | None  # that it began with
-    frozen: bool  # whether nothing was trained
+    untrained: bool  # whether nothing was trained
     transductive: bool  # whether unlabelled test images moved our classifiers
 
     @property
@@ -58,7 +58,7 @@ class Verdict:
         another = self.backbone and not same_name(self.backbone, self.row.backbone.partition(" (")[0])
         unlike = {
             f"{self.backbone} in place of {self.row.backbone}": bool(another),
-            "nothing trained": self.frozen,
+            "nothing trained": self.untrained,
             "no unlabelled test images": self.row.transductive and not self.transductive,
         }
         return [text for text, holds in unlike.items() if holds]
@@ -128,7 +128,7 @@ def judge(results: Sequence[Result]) -> Verdict:
         images=[int(tested[classes].sum()) for classes in first.sessions],
         backbone=str(first.section("model").get("backbone") or ""),
         weights=starting_weights(first),
-        frozen=first.frozen,
+        untrained=first.untrained,
         transductive=any(result.transductive for result in results),
     )
 
