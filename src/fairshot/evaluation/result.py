@@ -23,6 +23,7 @@ from fairshot.methods import methods
 from fairshot.training.loop import Budget
 
 Count = Annotated[int, Field(ge=0, lt=2**53)]
+BASE = "base session"  # a part of `Result.seconds`
 RECORDED_PACKAGES = ("fairshot", "torch", "torchvision", "timm", "lightning-fabric", "scikit-learn", "numpy")
 
 
@@ -124,6 +125,11 @@ class Result(Document):
         kind = methods().get(self.method)
         passed = self.section("training").get("epochs") if self.images is None else self.images
         return kind is not None and kind.frozen and passed == 0
+
+    @property
+    def own_seconds(self) -> dict[str, float]:
+        """Seconds of each part of the run, without a base session that another run trained."""
+        return {part: taken for part, taken in self.seconds.items() if not (self.base and part == BASE)}
 
     @property
     def metrics(self) -> Metrics:
