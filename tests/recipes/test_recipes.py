@@ -138,6 +138,10 @@ def test_a_recipe_given_by_its_path_stands_alone_unless_it_extends_a_benchmark(t
     path.write_text("extends: doodles/sss\nmethod: {gamma: 0.3}\n")
     alike = load_recipe("doodles/sss", ["method.gamma=0.3"])
     assert load_recipe(str(path)) == alike
+    path.write_text("extends: doodles/sss\nmethod: {name: ncm}\n")
+    assert load_recipe(str(path)).method == load_recipe("doodles/ncm").method
+    path.write_text("extends: doodles/sss\nmethod: {name: sss, gamma: 0.3}\n")
+    assert load_recipe(str(path)) == alike
 
 
 @pytest.mark.parametrize("weights", ["lite0", "lite2"])

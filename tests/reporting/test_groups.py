@@ -146,9 +146,12 @@ def test_rows_are_ranked_by_harmonic_mean_after_frozen_backbones():
         result("sss", 0.6, 3),
         result("cec", 0.2, 0, images=0),
         result("c_fscil", 0.5, 0, images=900),  # in a further phase
+        result("topic", 0.4, 0),  # in its sessions
+        result("bidist", 0.05, 0, images=0),  # in its sessions
+        result("of_a_stranger", 0.02, 0),  # perhaps
     ]
     labels = [group.label for group in ranked(group_results(results))]
-    assert labels == ["CEC", "NCM", "SSS", "C-FSCIL", "TEEN"]
+    assert labels == ["CEC", "NCM", "SSS", "C-FSCIL", "TOPIC", "TEEN", "BiDist", "of_a_stranger"]
 
 
 def test_benchmarks_are_never_mixed():

@@ -269,6 +269,7 @@ def test_a_run_on_the_base_session_of_another_lacks_no_training_and_cores_are_to
     for name, (base, device) in runs.items():
         result = make_result("sss", sizes=(5,), recipe={"name": name})
         result.base = base
+        result.seconds = {"base session": 7.5, "sessions": 1.5}
         result.environment.device = device
         write_run(tmp_path / name, result, features=False)
     (tmp_path / "loaded" / "training.csv").write_text("step,epoch,loss,learning_rate\n")
@@ -276,6 +277,8 @@ def test_a_run_on_the_base_session_of_another_lacks_no_training_and_cores_are_to
     assert "training.csv cannot be read" not in text
     assert text.count("no training of its own") == 1
     assert "session loaded from <code>runs/own</code>" in text
+    assert [text.count(f"<dd>{took} (") for took in ("9.0 s", "1.5 s")] == [1, 1]
+    assert text.count("base session 7.5 s") == 1
     assert "<dd>x86_64 CPU, 2 cores, 2 threads</dd>" in text
     assert "<dd>NVIDIA H200, 2 CPU cores</dd>" in text
 

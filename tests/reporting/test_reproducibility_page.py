@@ -50,6 +50,13 @@ def test_seeds_are_one_row_with_deviation_commands_and_logs(tmp_path):
     assert "Training 13 ± 1 s; sessions 2 ± 0 s, on cpu." in page
 
 
+def test_a_base_session_that_was_loaded_is_named_in_place_of_its_seconds(tmp_path):
+    result = make_even_result("teen", 60)
+    update = {"base": "NCM-seed0", "seconds": {"base session": 0.4, "sessions": 1.0}}
+    page = page_of(tmp_path, result.model_copy(update=update))
+    assert "\nBase session of NCM-seed0; sessions 1 s, on cpu." in page
+
+
 def test_a_method_that_reaches_its_average_by_favouring_base_classes_is_seen(tmp_path):
     (row,) = [row for row in published().of("teen", "cifar100", 9) if row.inc]
     theirs = float(np.mean(row.inc))

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from fairshot.methods import method_title, methods
 from fairshot.recipes import load_recipe
-from fairshot.reporting.groups import group_results
+from fairshot.reporting.groups import Spread, group_results
 from fairshot.reporting.measures import SESSION_MEASURES, SUMMARY_MEASURES
 from fairshot.reporting.terminal import conditions_table, side_by_side
 from support.results_factory import make_result
@@ -42,6 +42,21 @@ def test_the_terminal_shows_the_metrics_of_the_results():
         assert line[0] == method_title(result.method)
         want = [f"{measure.pick(result.metrics):.2f}" for measure in SUMMARY_MEASURES]
         assert [cell.rstrip("*") for cell in line[1:]] == [*want, f"{sum(result.seconds.values()):.0f}"]
+
+
+def test_seconds_without_a_loaded_base_session_are_marked():
+    def result(method, base, seed=0):
+        made = make_result(method, seed, novel=0.5 if base else 0.1)
+        return made.model_copy(update={"base": base, "seconds": {"base session": 50.0, "sessions": 3.0}})
+
+    ncm, teen = result("ncm", None), result("teen", "../runs/ncm-seed0")
+    text = printed([ncm, teen])
+    assert [line[-1] for line in rows(text)[-2:]] == ["3†", "53"]
+    assert re.search("^† .* ncm-seed0 *$", text, re.MULTILINE)
+    assert "†" not in printed([ncm])
+    (group,) = group_results([result("teen", None, seed=1), teen])
+    assert group.seconds == {"sessions": Spread(3.0, 0.0)}
+    assert group.total_seconds == Spread(3.0, 0.0)
 
 
 def test_the_better_run_is_starred():

@@ -3,7 +3,8 @@
 import pytest
 
 from fairshot.evaluation.result import Result
-from fairshot.studies.published import published
+from fairshot.evaluation.starting_weights import UNKNOWN_PICTURES, StartingWeights
+from fairshot.studies.published import NOT_STATED, published
 from fairshot.studies.reproducibility import judge
 from support.results_factory import CIFAR_SIZES, make_even_result, make_result
 
@@ -108,6 +109,41 @@ def test_another_backbone_that_began_alike_is_judged_and_named():
     assert judged("cub200", LITE2, epochs=0, method="teen").differences[1:] == ["nothing trained"]
     assert judged("cifar100", {"backbone": "resnet20"}, method="teen").differences == []
     assert judged("cifar100", {}, method="teen").differences == []
+
+
+@pytest.mark.parametrize(
+    ("backbone", "pictures"),
+    [
+        ("tf_efficientnet_lite0", "ImageNet"),
+        ("resnet18.a1_in1k", "ImageNet"),
+        ("vit_base_patch16_224.mae_in1k_ft_in1k", "ImageNet"),
+        ("vit_base_patch16_224.augreg_in21k", "ImageNet-21k"),
+        ("resnet50d.sw_in12k_ft_in1k", "ImageNet-21k"),
+        ("vit_small_patch14_dinov2.lvd142m", "LVD-142M"),
+        ("resnet18.fb_swsl_ig1b_ft_in1k", UNKNOWN_PICTURES),
+        ("vit_base_patch16_clip_224.laion2b_ft_in12k_in1k", UNKNOWN_PICTURES),
+        ("tf_efficientnet_b0.ns_jft_in1k", UNKNOWN_PICTURES),
+        ("of_a_stranger", UNKNOWN_PICTURES),
+    ],
+)
+def test_the_tag_of_timms_weights_says_from_which_pictures_they_were_learnt(backbone, pictures):
+    verdict = judged("cub200", {"backbone": backbone, "pretrained": True}, method="teen")
+    assert verdict.weights == StartingWeights(f"{backbone} of timm", pictures)
+    assert (verdict.text == "reached") == (pictures == "ImageNet")
+
+
+def test_the_tag_of_weights_and_a_backbone_that_is_not_stated_are_no_difference():
+    tagged = {"backbone": "resnet18.a1_in1k", "pretrained": True}
+    assert judged("cub200", tagged, method="teen").differences == []
+    other = {"backbone": "tf_efficientnet_lite0.in1k", "pretrained": True}
+    assert judged("cub200", other, method="teen").differences == [
+        "tf_efficientnet_lite0 in place of ResNet-18"
+    ]
+    verdict = judge(
+        [make_result("fcil", 0, "mini_imagenet", CIFAR_SIZES, recipe={"model": {"backbone": "resnet18"}})]
+    )
+    assert verdict.row.backbone == NOT_STATED
+    assert verdict.differences == []
 
 
 def test_unlabelled_test_images_are_compared_like_with_like():

@@ -19,9 +19,11 @@ from fairshot.errors import NoRun
 from fairshot.evaluation.checkout import checkout_of
 from fairshot.evaluation.metrics import Metrics, metrics_from_confusions
 from fairshot.evaluation.run_folder import RESULT
+from fairshot.methods import methods
 from fairshot.training.loop import Budget
 
 Count = Annotated[int, Field(ge=0, lt=2**53)]
+BASE = "base session"  # a part of `Result.seconds`
 RECORDED_PACKAGES = ("fairshot", "torch", "torchvision", "timm", "lightning-fabric", "scikit-learn", "numpy")
 
 
@@ -115,10 +117,19 @@ class Result(Document):
         return bool(self.pictures) or named != self.benchmark
 
     @property
-    def frozen(self) -> bool:
-        """Whether nothing was trained, so that the network stayed as it began."""
+    def untrained(self) -> bool:
+        """Whether nothing was trained, so that the network stayed as it began.
+
+        A method that is not known here may have trained it in its sessions.
+        """
+        kind = methods().get(self.method)
         passed = self.section("training").get("epochs") if self.images is None else self.images
-        return passed == 0
+        return kind is not None and kind.frozen and passed == 0
+
+    @property
+    def own_seconds(self) -> dict[str, float]:
+        """Seconds of each part of the run, without a base session that another run trained."""
+        return {part: taken for part, taken in self.seconds.items() if not (self.base and part == BASE)}
 
     @property
     def metrics(self) -> Metrics:

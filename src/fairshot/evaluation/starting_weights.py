@@ -6,9 +6,14 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from fairshot.evaluation.result import Result
+from fairshot.models.backbones import tagged
 from fairshot.models.presets import PRESETS
 
 UNKNOWN_PICTURES = "pictures not known to us"
+# Words in tags of timm
+WHOLE_IMAGENET = {"in12k", "in21k", "in22k"}  # all its classes, or most; many birds of CUB-200 are among them
+IMAGENET = {"in1k", *WHOLE_IMAGENET}
+OTHER_PICTURES = {"jft", "swag", "ssld"}  # seen before those of ImageNet, or with them
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,20 @@ def starting_weights(result: Result) -> StartingWeights | None:
     weights, backbone = model.get("weights"), str(model.get("backbone"))
     if weights is None and not model.get("pretrained"):
         return None
-    of_timm = {preset.backbone: preset for preset in PRESETS.values() if preset.package is None}
-    preset = of_timm.get(backbone) if weights is None else PRESETS.get(str(weights))
-    name = f"{backbone} of timm" if weights is None else PurePath(str(weights)).name
-    return StartingWeights(name, preset.trained_on if preset else UNKNOWN_PICTURES)
+    if weights is None:
+        return StartingWeights(f"{backbone} of timm", _pictures_of_timm(backbone))
+    preset = PRESETS.get(str(weights))
+    return StartingWeights(PurePath(str(weights)).name, preset.trained_on if preset else UNKNOWN_PICTURES)
+
+
+def _pictures_of_timm(backbone: str) -> str:
+    """Return the pictures of timm's weights: those of a preset, or as their tag says, `sw_in12k_ft_in1k`."""
+    name = tagged(backbone)
+    for preset in PRESETS.values():
+        if preset.package is None and tagged(preset.backbone) == name:
+            return preset.trained_on
+    words = name.partition(".")[2].split("_")
+    first = words[: words.index("ft")] if "ft" in words else words  # before they were trained further
+    if OTHER_PICTURES & {*words} or not IMAGENET & {*first}:
+        return UNKNOWN_PICTURES
+    return "ImageNet-21k" if WHOLE_IMAGENET & {*words} else "ImageNet"

@@ -75,6 +75,12 @@ def _section_of(name: str) -> dict[str, Any]:
     }
 
 
+def tagged(name: str) -> str:
+    """Return the name of a model of timm with the tag of its weights, which timm chooses if it has none."""
+    known = None if "." in name else timm.get_pretrained_cfg(name)
+    return f"{name}.{known.tag}" if known else name
+
+
 def _downloaded(settings: ModelSettings) -> bool:
     """Whether timm loads the weights."""
     preset = PRESETS.get(settings.weights or "")

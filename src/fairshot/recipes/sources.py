@@ -3,7 +3,8 @@
 A recipe of the package is made of two files: `<benchmark>/common.yaml`, what its methods share, and
 `<benchmark>/<method>.yaml`, whose keys are added or replace those of the first. A recipe given by its path
 stands alone, unless it says `extends: <benchmark>`: then it is merged with that benchmark's common file.
-Either may say `extends: <benchmark>/<recipe>`, and is merged with that recipe of the package.
+Either may say `extends: <benchmark>/<recipe>`, and is merged with that recipe of the package; if it names
+another method, without the section `method` of that recipe.
 `model.weights: <preset>` brings the backbone and the input of the preset; keys of `model` beside it stay.
 """
 
@@ -56,7 +57,15 @@ def read_source(source: str) -> dict[str, Any]:
         content = _parse(_read_file(source), source)
         extended = content.pop(EXTENDS, None)
     below = {} if extended is None else _read_extended(extended)
+    if _method_name(content) not in (None, _method_name(below)):
+        below.pop("method", None)  # settings of another method
     return _merged(below | _model_of_preset(content), content)
+
+
+def _method_name(content: Mapping[str, Any]) -> Any:
+    """Return the name of the method of a recipe; None if it names none."""
+    section = content.get("method")
+    return section.get("name") if isinstance(section, dict) else None
 
 
 def _read_extended(name: Any) -> dict[str, Any]:

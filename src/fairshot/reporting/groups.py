@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -126,9 +127,21 @@ class Group:
         return tuple(result.metrics for result in self.results)
 
     @property
-    def seconds(self) -> Spread | None:
-        """Seconds that a run took."""
-        return Spread.of([sum(result.seconds.values()) for result in self.results])
+    def seconds(self) -> dict[str, Spread]:
+        """Seconds of each part that all runs went through themselves."""
+        taken = [result.own_seconds for result in self.results]
+        spreads = {part: Spread.of([one.get(part) for one in taken]) for part in taken[0]}
+        return {part: spread for part, spread in spreads.items() if spread is not None}
+
+    @property
+    def total_seconds(self) -> Spread | None:
+        """Seconds of these parts together."""
+        return Spread.of([sum(result.own_seconds[part] for part in self.seconds) for result in self.results])
+
+    @property
+    def base_sessions_of(self) -> list[str]:
+        """The runs whose base sessions were loaded, so that `seconds` are without a base session."""
+        return list(dict.fromkeys(PurePath(result.base).name for result in self.results if result.base))
 
     def summary(self, pick: Callable[[Metrics], float | None]) -> Spread | None:
         """Summarise a number of a whole run over the seeds."""
@@ -199,7 +212,7 @@ def ranked(groups: Sequence[Group]) -> list[Group]:
     def place(group: Group) -> tuple[bool, bool, float]:
         harmonic = group.summary(lambda metrics: metrics.harmonic_mean_avg)
         overall = group.summary(lambda metrics: metrics.overall_avg)
-        return not group.results[0].frozen, harmonic is None, -(harmonic or overall or Spread(0.0)).mean
+        return not group.results[0].untrained, harmonic is None, -(harmonic or overall or Spread(0.0)).mean
 
     return sorted(groups, key=place)
 

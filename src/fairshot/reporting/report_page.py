@@ -157,7 +157,7 @@ def _number(value: float, digits: int = 2) -> str:
 
 
 def _duration(result: Result) -> str:
-    seconds = sum(result.seconds.values())
+    seconds = sum(result.own_seconds.values())
     if seconds < 120:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -11,7 +11,7 @@ from fairshot.evaluation.run_folder import LOG
 from fairshot.files import write_atomically
 from fairshot.reporting.conditions import conditions
 from fairshot.reporting.export import to_markdown
-from fairshot.reporting.groups import Group, Spread, by_benchmark, group_results, ranked, spread_text
+from fairshot.reporting.groups import Group, by_benchmark, group_results, ranked, spread_text
 from fairshot.reporting.measures import HARMONIC_AVG, INC_AVG, LAST, OVERALL, OVERALL_AVG
 from fairshot.reporting.names import beyond_paper
 from fairshot.reporting.runs import find_runs, read_run
@@ -49,7 +49,7 @@ began with weights that were learnt from other pictures than that of the publish
 unlabelled test images and it did not. What else is unlike the published row stands beside the verdict:
 parts of ours, another backbone, nothing trained, no unlabelled test images. Where nothing does, like is
 compared with like, but for the budgets. Seconds are what each run recorded: runs that share a device take
-longer than one that has it to itself.
+longer than one that has it to itself. Of a base session that another run trained, that run is named.
 """
 
 
@@ -130,7 +130,7 @@ def _section(group: Group, verdict: Verdict, reasons: Mapping[str, str], folders
         markdown.table(SECTION, rows),
         f"**{verdict.text.capitalize()}.**{_explanation(verdict, _unlike(group, verdict), reason)}",
         "\n".join(f"    {result.command}" for result in group.results),
-        f"{_times(group)}, on {device}. Logs: {logs}.",
+        f"{_sentence(f'{_times(group)}, on {device}')} Logs: {logs}.",
     ]
 
 
@@ -175,9 +175,9 @@ def _distance(lead: float) -> str:
 
 
 def _times(group: Group) -> str:
-    parts = dict.fromkeys(name for result in group.results for name in result.seconds)
-    spreads = {name: Spread.of([result.seconds.get(name) for result in group.results]) for name in parts}
-    return "; ".join(f"{name} {spread_text(spread, 0)} s" for name, spread in spreads.items()).capitalize()
+    times = [f"{part} {spread_text(spread, 0)} s" for part, spread in group.seconds.items()]
+    loaded = [f"base session of {', '.join(group.base_sessions_of)}"] if group.base_sessions_of else []
+    return "; ".join([*loaded, *times])
 
 
 def _number(number: float | None) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # torch: seconds to import, and tables of other commands need
     from fairshot.reporting.groups import Group, Spread
 
 LABELS, WIDEST_LABEL = "session", 24  # title of the column of labels, and its greatest width
+LOADED = "†"  # beside seconds without a base session
 
 
 def heading(text: str) -> Text:
@@ -46,6 +47,8 @@ def side_by_side(results: Sequence[Result], width: int = 80) -> RenderableType:
         parts.append(
             Text("* best; for the ratios that is the value closest to 1, which means balance", "dim")
         )
+    if loaded := dict.fromkeys(name for group in all_groups for name in group.base_sessions_of):
+        parts.append(Text(f"{LOADED} without the base session, loaded from {', '.join(loaded)}", "dim"))
     return Lines(*parts)
 
 
@@ -117,16 +120,17 @@ def _summary(groups: Sequence[Group]) -> Table:
         label = Text(group.label)
         if row.seeds > 1:
             label.append(f"\n{row.seeds} seeds", "dim")
-        table.add_row(label, *cells, _cell(group.seconds, False, 0))
+        mark = LOADED if group.base_sessions_of else " "
+        table.add_row(label, *cells, _cell(group.total_seconds, False, 0, mark))
     return table
 
 
-def _cell(value: Spread | None, is_best: bool, digits: int) -> Text:
-    """Write a mean, its deviation below it; a trailing star or blank, so that the points stay aligned."""
+def _cell(value: Spread | None, is_best: bool, digits: int, mark: str = " ") -> Text:
+    """Write a mean, its deviation below it; a trailing star or mark, so that the points stay aligned."""
     if value is None:
         return Text("– ", "dim")
     mean = f"{value.mean:.{digits}f}" if math.isfinite(value.mean) else "inf"
-    cell = Text(mean + ("*" if is_best else " "), "bold green" if is_best else "")
+    cell = Text(mean + ("*" if is_best else mark), "bold green" if is_best else "")
     if value.deviation is not None:
         cell.append(f"\n±{value.deviation:.{digits}f} ", "dim not bold")
     return cell

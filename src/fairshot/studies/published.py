@@ -14,6 +14,8 @@ from pydantic import Field
 
 from fairshot.documents import Document
 
+NOT_STATED = "not stated"  # in place of what a source does not say
+
 
 class PublishedRow(Document, frozen=True):
     """A method on a benchmark: `overall` from session 0, `inc` from session 1, `pinc` where printed."""

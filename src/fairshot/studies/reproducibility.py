@@ -11,7 +11,7 @@ from fairshot.documents import BadYAML, parse_yaml, read_yaml_text
 from fairshot.errors import FileRefused
 from fairshot.evaluation.result import Result
 from fairshot.evaluation.starting_weights import StartingWeights, start_of, starting_weights
-from fairshot.studies.published import PublishedRow, published, same_name
+from fairshot.studies.published import NOT_STATED, PublishedRow, published, same_name
 
 OVERALL_AVERAGE, HARMONIC = "overall", "harmonic mean"  # the figures that are judged
 NOT_COMPARABLE = "not comparable"
@@ -31,7 +31,7 @@ class Verdict:
     images: Sequence[int]  # that test the classes of each session
     backbone: str  # of our runs; empty if it is not known
     weights: StartingWeights | None  # that it began with
-    frozen: bool  # whether nothing was trained
+    untrained: bool  # whether nothing was trained
     transductive: bool  # whether unlabelled test images moved our classifiers
 
     @property
@@ -55,10 +55,11 @@ class Verdict:
         """In what our runs are unlike the published row, and are judged by it all the same."""
         if self.row is None:
             return []
-        another = self.backbone and not same_name(self.backbone, self.row.backbone.partition(" (")[0])
+        ours, theirs = self.backbone.partition(".")[0], self.row.backbone.partition(" (")[0]
+        known = bool(ours) and theirs != NOT_STATED
         unlike = {
-            f"{self.backbone} in place of {self.row.backbone}": bool(another),
-            "nothing trained": self.frozen,
+            f"{ours} in place of {self.row.backbone}": known and not same_name(ours, theirs),
+            "nothing trained": self.untrained,
             "no unlabelled test images": self.row.transductive and not self.transductive,
         }
         return [text for text, holds in unlike.items() if holds]
@@ -128,7 +129,7 @@ def judge(results: Sequence[Result]) -> Verdict:
         images=[int(tested[classes].sum()) for classes in first.sessions],
         backbone=str(first.section("model").get("backbone") or ""),
         weights=starting_weights(first),
-        frozen=first.frozen,
+        untrained=first.untrained,
         transductive=any(result.transductive for result in results),
     )
 
