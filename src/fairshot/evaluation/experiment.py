@@ -29,7 +29,7 @@ from fairshot.evaluation.base_session import (
     check_images,
     load_base_session,
 )
-from fairshot.evaluation.result import Environment, Result
+from fairshot.evaluation.result import BASE_SESSION, Environment, Result
 from fairshot.evaluation.run_folder import (
     CHECKPOINTS,
     FEATURES,
@@ -163,7 +163,7 @@ def _run(
     outcome = run_sessions(method, stream, options.reporter)
     seconds = {
         "compilation": trainer.compile_seconds,
-        "base session": trained - began + trainer.earlier_seconds - trainer.compile_seconds,
+        BASE_SESSION: trained - began + trainer.earlier_seconds - trainer.compile_seconds,
         "sessions": time.monotonic() - trained,
     }
     _write_features(outcome, method.base_classes, options.out)

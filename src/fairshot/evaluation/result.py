@@ -23,7 +23,7 @@ from fairshot.methods import methods
 from fairshot.training.loop import Budget
 
 Count = Annotated[int, Field(ge=0, lt=2**53)]
-BASE = "base session"  # a part of `Result.seconds`
+BASE_SESSION = "base session"  # a part of `Result.seconds`
 RECORDED_PACKAGES = ("fairshot", "torch", "torchvision", "timm", "lightning-fabric", "scikit-learn", "numpy")
 
 
@@ -129,7 +129,8 @@ class Result(Document):
     @property
     def own_seconds(self) -> dict[str, float]:
         """Seconds of each part of the run, without a base session that another run trained."""
-        return {part: taken for part, taken in self.seconds.items() if not (self.base and part == BASE)}
+        loaded = self.base is not None
+        return {part: took for part, took in self.seconds.items() if not (loaded and part == BASE_SESSION)}
 
     @property
     def metrics(self) -> Metrics:

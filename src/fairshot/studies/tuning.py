@@ -18,7 +18,7 @@ from fairshot.benchmarks.stream import Stream
 from fairshot.documents import load_json, write_json
 from fairshot.errors import BadSetting, FolderOccupied, FolderUnusable
 from fairshot.evaluation.experiment import load_pictures
-from fairshot.evaluation.result import Result
+from fairshot.evaluation.result import BASE_SESSION, Result
 from fairshot.evaluation.run_folder import (
     FEATURES,
     LOG,
@@ -223,7 +223,7 @@ def _run_trials(
     for status in execute(planned, options):
         status.check()
         run, base = status.planned.out, status.planned.base
-        seconds = Result.read(base or run).seconds["base session"]
+        seconds = Result.read(base or run).seconds[BASE_SESSION]
         trials[run] = Trial.of(changes_of[run], Result.read(run), seconds)
         ended = [trials[each.out] for each in planned if each.out in trials]
         write_json(out / TRIALS, json.dumps({"trials": [trial.model_dump() for trial in ended]}))
