@@ -1,6 +1,7 @@
 """The help of every command is there without torch, whose import takes seconds."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -8,7 +9,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from fairshot import benchmarks
 from fairshot.cli import app
+from fairshot.methods import methods
+from fairshot.recipes import recipe_names
 
 SLOW = ("torch", "timm", "lightning_fabric", "matplotlib", "sklearn")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -36,6 +40,17 @@ def test_quick_commands_import_no_torch(arguments):
 
 def test_the_list_imports_nothing_that_trains_or_draws():
     assert imported_by("list") == ["torch"]
+
+
+def test_the_list_explains_what_is_neither_benchmark_nor_method_in_names_of_recipes():
+    parts = set()
+    for benchmark, _, name in (each.partition("/") for each in recipe_names()):
+        method = max((each for each in methods() if name.startswith(each)), key=len)
+        parts |= {benchmark} - set(benchmarks.names())
+        parts |= set(re.findall(r"[-_][^-_]+", name.removeprefix(method)))
+    lines = CliRunner().invoke(app, ["list"], env={"COLUMNS": "80"}).output.splitlines()
+    (start,) = (number for number, line in enumerate(lines) if line.split()[:2] == ["in", "names"])
+    assert parts == {first for first, *words in map(str.split, lines[start + 1 :]) if words}
 
 
 def test_every_command_says_in_a_line_what_it_does():

@@ -5,12 +5,14 @@ import re
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from fairshot.benchmarks.stream import StreamSettings
+from fairshot.classifiers.novel_bias import Bias
 from fairshot.cli import app
 from fairshot.cli.advice import advice
 from fairshot.errors import (
@@ -221,6 +223,19 @@ def test_a_recipe_that_is_shown_reads_back(name, tmp_path):
     explained = {line.split(":")[0]: line.partition("  # ")[2] for line in text.splitlines()}
     assert all(explained.values())
     assert explained["  low_resolution"] == TrainingSettings.model_fields["low_resolution"].description
+
+
+def test_a_recipe_that_is_shown_lists_the_other_values_of_a_setting_with_a_fixed_set():
+    recipe = load_recipe("doodles/sss", ["method.gate=constant", "method.gate_strength=0.1"])
+    lines = {line.split(":")[0].strip(): line for line in annotated_yaml(recipe).splitlines()}
+    gates = [each for each in get_args(Bias) if each != "constant"]
+    assert lines["gate"].endswith(f" Or: {', '.join(gates)}.")
+    assert lines["autoaugment"].endswith(" Or: cifar10.")  # beside null, which it is
+    listing = {key for key, line in lines.items() if " Or: " in line}
+    assert listing == {
+        *("stem", "initialisation", "crop_rule", "autoaugment", "decision", "gate", "recognised_by"),
+        *("lam_distribution", "calibration_timing"),
+    }
 
 
 def test_show_prints_the_changed_recipe():

@@ -27,10 +27,12 @@ def test_a_person_draws_teaches_asks_and_undoes(servers: dict[str, PageServer], 
         page.locator("#examples .thumbnail").nth(number).wait_for()
     page.locator("#dry-run").click()
     visit.shows("#report", "What it would do")
+    assert page.locator("#teach .undo").is_hidden()  # nothing was done that it could take back
     with Store(served.folder) as store:
         assert "ring" not in store.snapshot().names
     page.locator("#teach-class").click()
     visit.shows("#report", "ring: 5 photos, closest to")
+    visit.shows("#teach .undo", "Undo: teach ring, 5 photos")
     page.locator("#examples .thumbnail").first.wait_for(state="detached")
     visit.open("Ask")
     draw_ring(page, "#question", 0.3)
@@ -88,8 +90,8 @@ def test_a_person_uploads_photos_and_names_are_only_text(
     page.locator("#question input[type=file]").set_input_files(tmp_path / "broken.png")
     visit.shows("#answer .warning", "broken.png: this file cannot be read as an image")
     visit.open("Teach")
-    page.locator("#teach .undo").click()
-    visit.shows("#toast", "Undone: teach")
+    page.locator("#teach .undo").get_by_text(f"Undo: teach {name}, 5 photos").click()
+    visit.shows("#toast", f"Undone: teach {name}, 5 photos")
     visit.shows("#report", "appears here")
     page.locator("#name").fill("../../etc")
     page.locator("#examples input[type=file]").set_input_files(paths[:2])
@@ -154,7 +156,7 @@ def test_a_person_changes_classes_on_their_cards(
     visit.open("History")
     undone = ("forget cow", "merge yak into bee", "drop 1 photo of yak", "rename gnu to yak", "teach gnu, 4")
     for each in undone:
-        page.locator("#history .undo").click()
+        page.locator("#history .undo").get_by_text(f"Undo: {each}").click()
         visit.shows("#toast", f"Undone: {each}")
     visit.end(served.url)
 

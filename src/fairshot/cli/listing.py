@@ -10,6 +10,15 @@ from rich.text import Text
 from fairshot import benchmarks
 from fairshot.cli.console import CONSOLE, say
 
+NAMING = {  # what in the name of a recipe is neither a benchmark nor a method
+    "folder": "your own pictures: fairshot run --data PHOTOS",
+    "_gate": "with a gate: a bias for novel classes",
+    "_authors": "trained as by the code of the method's authors",
+    "-lite0": "on EfficientNet-Lite0 with ImageNet weights",
+    "-lite2": "on EfficientNet-Lite2 with ImageNet weights",
+    "-frozen": "without any training of that network",
+}
+
 
 def list_command() -> None:
     """List methods, benchmarks and recipes.
@@ -31,4 +40,7 @@ def list_command() -> None:
     recipes = Table("recipes of", f"methods, named as in {default_recipe('doodles')}", box=None)
     for benchmark, names in itertools.groupby(recipe_names(), key=lambda name: name.partition("/")[0]):
         recipes.add_row(benchmark, "  ".join(name.partition("/")[2] for name in names))
-    CONSOLE.print("", recipes)
+    naming = Table("in names", "what it says", box=None)
+    for part, meaning in NAMING.items():
+        naming.add_row(part, meaning)
+    CONSOLE.print("", recipes, "", naming, sep="\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, Literal, get_args, get_origin
 
 import yaml
 
@@ -28,4 +29,14 @@ def _section(title: str, settings: Settings) -> Iterator[tuple[str, str]]:
     yield f"{title}:", (type(settings).__doc__ or "").partition("\n")[0]
     for key, value in settings.model_dump(mode="json").items():
         text = yaml.safe_dump([value], default_flow_style=True, width=1000).strip()[1:-1]
-        yield f"  {key}: {text}", type(settings).model_fields[key].description or ""
+        field = type(settings).model_fields[key]
+        others = [each for each in _choices(field.annotation) if each != value]
+        meaning = [field.description or "", f"Or: {', '.join(others)}." if others else ""]
+        yield f"  {key}: {text}", " ".join(filter(None, meaning))
+
+
+def _choices(kind: Any) -> list[str]:
+    """Return the values of a setting that has a fixed set of them, besides null; else none."""
+    if get_origin(kind) is Literal:
+        return [str(each) for each in get_args(kind)]
+    return [each for part in get_args(kind) for each in _choices(part)]

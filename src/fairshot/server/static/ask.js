@@ -66,7 +66,7 @@ async function answerCard(prediction, image) {
     make("p", "note", remark),
     feedback(prediction, image),
     ...(await Promise.all(rows)),
-    make("p", "note small", "Similarity: bars run from the least similar class, empty, to the most similar."),
+    make("p", "note small", "The longer its bar, the more similar a class is. The numbers say how similar."),
   );
 }
 

@@ -3,7 +3,7 @@ import { call, find, findAll, forgetThumbnails, make, moment, notice, onClick, s
 import { ask, question } from "./ask.js";
 import { examples } from "./teach.js";
 import { balanceCard, showClasses, showCurves } from "./classes.js";
-import { hush, setClasses, undo } from "./state.js";
+import { hush, nameUndo, setClasses, undo } from "./state.js";
 import { showUnsure } from "./unsure.js";
 
 const SHOWN_EVENTS = 50;
@@ -30,6 +30,7 @@ async function refresh() {
     find("#welcome").hidden = classes.length > 0;
     showClasses();
     show("#events", ...events.map(eventRow));
+    nameUndo(events);
     show("#balance", balanceCard(balance));
     document.dispatchEvent(new Event("refreshed"));
   } catch (error) {

@@ -1,5 +1,5 @@
 // The classes of the store as last read, and what tells that something was changed.
-import { button, call, find, make } from "./dom.js";
+import { button, call, find, findAll, make } from "./dom.js";
 
 let known = [];
 
@@ -15,6 +15,7 @@ export function names(likely = [], without = []) {
 // What was said of an earlier change goes: its Undo would take back this one.
 export function tellChange() {
   hush();
+  nameUndo([]); // until the store is read again
   document.dispatchEvent(new Event("changed"));
 }
 
@@ -44,6 +45,14 @@ export async function undo() {
     toast(make("span", "", `Undone: ${sentence}`));
   } catch (error) {
     sayProblem(error);
+  }
+}
+
+// Say on the buttons which change they would take back: the latest that is not undone.
+export function nameUndo(events) {
+  const last = events.find(({ kind, undone }) => !undone && kind !== "new" && kind !== "undo");
+  for (const each of findAll(".undo")) {
+    each.textContent = last ? `Undo: ${last.sentence}` : "Undo the last change";
   }
 }
 

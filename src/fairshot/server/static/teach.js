@@ -12,7 +12,9 @@ async function teach(dryRun) {
   const values = { name: find("#name").value, dry_run: dryRun };
   const done = await attempt("#report", async () => {
     if (!images.length) throw new Error("There is nothing to teach from yet; give examples first.");
-    return reportCard(await call("teach", form("photos", images, values)));
+    const report = await call("teach", form("photos", images, values));
+    if (!dryRun && report.photos) find("#teach .undo").hidden = false; // a preview leaves nothing to undo
+    return reportCard(report);
   });
   if (dryRun || !done) return; // what was typed and given stays, to be changed
   find("#name").value = "";
