@@ -240,6 +240,22 @@ def test_conditions_tell_what_is_no_methods_own(name, engine):
     assert conditions(group).values["engine"] == engine
 
 
+def test_a_low_resolution_in_the_first_epochs_is_told_where_it_is_on():
+    recipes = [
+        load_recipe("cifar100/sss").as_dict(),
+        load_recipe(
+            "cifar100/sss", ["training.low_resolution=24", "training.low_resolution_share=0.7"]
+        ).as_dict(),
+    ]
+    groups = group_results([make_result("sss", recipe=recipe) for recipe in recipes])
+    assert [group.label for group in groups] == [
+        "SSS",
+        "SSS (low resolution 24, low resolution share 0.7)",
+    ]
+    full, low = (conditions(group).values["engine"] for group in groups)
+    assert low == f"{full}, 24 pixels in the first 70 % of the epochs"
+
+
 def test_conditions_tell_what_a_class_takes():
     for kept, text in ((None, "?"), (24_720, "2.1 KB"), (12 * 5_678_900, "5,678.9 KB")):
         (group,) = group_results([make_result("ncm").model_copy(update={"kept_bytes": kept})])

@@ -23,7 +23,8 @@ CONDITIONS = {
     "images": "through the network in the base session, counted in the training loop: all views, fused and "
     "flipped ones included",
     "budget": "what decided for how long it was trained",
-    "engine": "initialisation of the network, crops, average of the weights, further augmentation",
+    "engine": "initialisation of the network, crops, average of the weights, further augmentation, "
+    "images of fewer pixels in the first epochs",
     "passes": "of the network for one test image",
     "knows future": "whether it must be told the number of classes to come",
     "keeps pictures": "of old classes",
@@ -90,6 +91,9 @@ def _engine(result: Result) -> str:
     average = training["average_decay"]
     chosen = [begins, f"{views['crop_rule']} crops", f"average {average:g}" if average else "no average"]
     chosen += ["AutoAugment"] * bool(views["autoaugment"]) + ["Cutout"] * bool(views["cutout"])
+    if low := training.get("low_resolution"):
+        share = 100 * training["low_resolution_share"]
+        chosen.append(f"{low} pixels in the first {share:g} % of the epochs")
     return ", ".join(chosen)
 
 
