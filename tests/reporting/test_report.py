@@ -551,6 +551,39 @@ def assert_labels_are_whole(tab):
 
 
 @pytest.mark.usefixtures("blank_figures")
+@pytest.mark.parametrize("width", [620, 900, 1280])
+def test_browser_shows_long_labels_whole_and_apart(browser, tmp_path, width):
+    for number, weights in enumerate(("efficientnet-lite0", "efficientnet-lite2")):  # short with no value
+        result = make_result("ncm", 0, "cifar100", SIZES["cifar100"], recipe={"weights": weights})
+        write_run(tmp_path / "runs" / f"ncm-{number}", result, features=False)
+    for novel, word in ((0.4, "chosen"), (0.5, "another")):
+        setting = {
+            "kind_of_classifier": f"{word} on pseudo-novel classes, with mirror images and corner crops"
+        }
+        result = make_result("sss", 0, "cifar100", SIZES["cifar100"], novel=novel, recipe=setting)
+        write_run(tmp_path / "runs" / word, result, features=False)
+    tab = browser.new_page(viewport={"width": width, "height": 900})
+    tab.goto(write_report([tmp_path / "runs"], tmp_path / "page").as_uri())
+    long = tab.locator("[data-chart='trade-off'] .end text").all_text_contents()
+    assert sorted(long)[2:] == [
+        f"SSS (kind of classifier {word} on pseudo-novel classes, with mirror images and corner crops)"
+        for word in ("another", "chosen")
+    ]
+    assert_labels_are_whole(tab)
+    middles = """[...document.querySelectorAll("[data-chart='trade-off'] .end tspan")]
+        .map(row => row.getBoundingClientRect()).map(box => (box.top + box.bottom) / 2)"""
+    rows = sorted(tab.evaluate(middles))
+    assert len(rows) > 4
+    assert all(lower - upper > 12 for upper, lower in pairwise(rows))
+    imbalance = tab.locator("[data-chart='imbalance']")
+    assert imbalance.locator(".title").count() == 4
+    assert "drops from the left panel to the right one" in imbalance.locator("figcaption").inner_text()
+    curves = """[...document.querySelectorAll("[data-chart='overall'] clipPath rect")]
+        .map(area => area.width.baseVal.value / area.ownerSVGElement.viewBox.baseVal.width)"""
+    assert min(tab.evaluate(curves)) > 0.4
+
+
+@pytest.mark.usefixtures("blank_figures")
 def test_browser_marks_nothing_as_best_that_cannot_be_compared(browser, tmp_path):
     knowing = {"model": {"backbone": "tf_efficientnet_lite2", "weights": "efficientnet-lite2"}}
     for method, novel, recipe in (("ncm", 0.97, knowing), ("teen", 0.95, {}), ("sss", 0.3, {})):
