@@ -86,7 +86,8 @@ def cifar(tmp_path_factory):
         "method": {"name": "sss", **{part: part in ("intra", "inter", "sr") for part in PARTS}},
         "model": {"backbone": "resnet18"},
     }
-    results = [make_result("ncm", 0, "cifar100", SIZES["cifar100"], novel=0.15)]
+    network = {"model": switches["model"]}
+    results = [make_result("ncm", 0, "cifar100", SIZES["cifar100"], novel=0.15, recipe=network)]
     results += [
         make_result("sss", s, "cifar100", SIZES["cifar100"], novel=0.5, recipe=switches) for s in (0, 1)
     ]
@@ -207,6 +208,22 @@ def test_classes_are_compared_with_the_baseline_wherever_it_stands(tmp_path):
     assert "NCM: since the session that introduced the class" in text
 
 
+@pytest.mark.usefixtures("blank_figures")
+def test_classes_are_compared_with_the_baseline_on_the_same_network(tmp_path):
+    networks = {"lite2": ("ncm", "sss"), "lite0": ("ncm", "sss"), "lite4": ("teen",)}
+    for network, compared in networks.items():
+        weights = {"model": {"backbone": f"efficientnet_{network}", "weights": f"efficientnet-{network}"}}
+        for method in compared:
+            result = make_result(method, sizes=(5, 3), recipe=weights)
+            write_run(tmp_path / f"{method}-{network}", result, features=False)
+    text = write_report([tmp_path]).read_text()
+    pairs = re.findall(r"SSS \(([^)]*)\) instead of NCM \(([^)]*)\)", text)
+    assert len(set(pairs)) == 2
+    assert all(mine == baselines for mine, baselines in pairs)
+    assert "TEEN: since the session that introduced the class" in text
+    assert "TEEN instead of" not in text
+
+
 def test_what_gates_chosen_on_pseudo_novel_classes_give_is_a_table(cifar):
     section = (
         cifar.page.read_text().partition("<h3>Trade-off of the gates</h3>")[2].partition("</section>")[0]
@@ -288,6 +305,16 @@ def test_whose_base_session_was_loaded_is_in_the_result(tmp_path, base, whose):
     (folder / "training.csv").write_text("step,epoch,loss,learning_rate\n")
     result.model_copy(update={"base": base}).write(folder)
     assert read_run(folder).base_session_of == whose
+
+
+@pytest.mark.usefixtures("blank_figures")
+def test_of_a_frozen_network_the_page_says_that_nothing_was_trained(tmp_path):
+    frozen = make_result("ncm", sizes=(5,)).model_copy(update={"epochs": 0, "images": 0})
+    folder = write_run(tmp_path / "run", frozen, features=False)
+    (folder / "training.csv").write_text("step,epoch,loss,learning_rate\n")
+    text = write_report([tmp_path]).read_text()
+    assert "<dd>nothing was trained</dd>" in text
+    assert "session loaded from" not in text
 
 
 def test_an_interrupted_run_alone_still_gives_a_page(tmp_path):

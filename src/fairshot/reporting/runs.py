@@ -64,7 +64,7 @@ class Run:
     result: Result | None = None
     features_file: Path | None = None  # one that can be read
     training: dict[str, NDArray[np.float64]] = field(default_factory=dict)
-    trained: bool = True  # else it decided on the base session of another run
+    trained: bool = True  # else it decided on the base session of another run, or on a frozen network
     trade_offs: tuple[TradeOff, ...] = ()  # without mirror images, and with them
     missing: tuple[str, ...] = ()
 
@@ -74,10 +74,15 @@ class Run:
 
     @property
     def base_session_of(self) -> str:
-        """The run whose base session was loaded; nothing if this one trained its own."""
-        if self.trained or self.result is None:
+        """The run whose base session was loaded; nothing if this one trained its own, or nothing at all."""
+        if self.trained or self.result is None or self.untrained:
             return ""
         return self.result.base or "another run"  # a result of an earlier version does not say which
+
+    @property
+    def untrained(self) -> bool:
+        """Whether nothing was trained, here or in another run whose base session was loaded."""
+        return self.result is not None and self.result.frozen and self.result.base is None
 
     @property
     def name(self) -> str:
