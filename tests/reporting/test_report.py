@@ -443,9 +443,15 @@ def test_runs_of_one_recipe_on_other_pictures_all_count(tmp_path):
 
 def test_a_folder_of_collections_alone_is_refused_and_says_what_to_give(tmp_path):
     write_run(tmp_path / "results" / "doodles" / "ncm", make_result("ncm"), features=False)
+    (tmp_path / "results" / "photos").mkdir()
+    (tmp_path / "results" / "photos" / "log.txt").write_text("of another command\n")
     with pytest.raises(NoRunsFound) as refused:
         find_runs([tmp_path / "results"])
     assert refused.value.collections == (tmp_path / "results" / "doodles",)
+    code, printed = fairshot("report", tmp_path / "results")
+    assert code != 0
+    assert str(tmp_path / "results" / "doodles") in printed
+    assert not list(tmp_path.rglob("report.html"))
 
 
 def test_a_result_of_another_version_is_named_not_raised(tmp_path):

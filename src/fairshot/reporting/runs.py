@@ -19,7 +19,6 @@ from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import (
     CHECKPOINTS,
     FEATURES,
-    LOG,
     MIRROR_TRADEOFF,
     RECIPE,
     RESULT,
@@ -32,7 +31,7 @@ from fairshot.evaluation.run_folder import (
 from fairshot.studies.tradeoff import TradeOff
 from fairshot.tensor_files import check_tensors
 
-TRACES = (RESULT, RECIPE, LOG, CHECKPOINTS, TRAINING)  # any of these makes a folder a run
+TRACES = (RESULT, RECIPE, CHECKPOINTS, TRAINING)  # any of these makes a folder a run
 DEEPEST_COLLECTION = 2  # folders below the one that is asked for: whole disks are not searched
 NEEDED_FOR = {
     FEATURES: "t-SNE, heat map and FMO need the features of the test images",

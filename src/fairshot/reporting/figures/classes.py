@@ -43,7 +43,7 @@ def confusion_pixels(group: Group, t: int) -> NDArray[np.uint8]:
 
 
 def answers(group: Group, t: int) -> dict[str, tuple[float, ...]]:
-    """Return percent of test images answered rightly, with another base class, with another novel class.
+    """Return percent of test images answered rightly, with a wrong base class, with a wrong novel class.
 
     By kind of class, base or novel, pooled over classes and seeds.
     """
