@@ -3,7 +3,7 @@
 import pytest
 
 from fairshot.recipes import load_recipe
-from fairshot.reporting.conditions import conditions
+from fairshot.reporting.conditions import conditions, known_titles
 from fairshot.reporting.groups import (
     Group,
     Spread,
@@ -254,6 +254,17 @@ def test_a_low_resolution_in_the_first_epochs_is_told_where_it_is_on():
     ]
     full, low = (conditions(group).values["engine"] for group in groups)
     assert low == f"{full}, 24 pixels in the first 70 % of the epochs"
+
+
+def test_conditions_tell_what_is_known_and_that_frozen_networks_take_no_images():
+    frozen, trained = (
+        conditions(group_results([make_result("ncm", recipe={"training": {"epochs": epochs}})])[0])
+        for epochs in (0, 3)
+    )
+    assert (frozen.values["images"], trained.values["images"]) == ("0", "?")
+    assert "images" in known_titles([frozen, trained])
+    assert "images" not in known_titles([trained])
+    assert "per class" not in known_titles([frozen, trained])
 
 
 def test_conditions_tell_what_a_class_takes():

@@ -195,6 +195,7 @@ def test_page_says_under_which_conditions_each_method_ran(cifar):
     assert "keeps pictures" in table.lower()
     assert escape(methods()["sss"].card.stores) in table
     assert table.count("<tr class=") == 2
+    assert "Per class" not in table  # of earlier results nobody knows
 
 
 @pytest.mark.usefixtures("blank_figures")
@@ -626,6 +627,7 @@ def test_browser_marks_nothing_as_best_that_cannot_be_compared(browser, tmp_path
         write_run(tmp_path / "runs" / method, result, features=False)
     tab = browser.new_page()
     tab.goto(write_report([tmp_path / "runs"], tmp_path / "page").as_uri())
+    assert "best among comparable rows in bold" in tab.locator("[id$='-tables'] .lead").inner_text()
     for _ in range(2):
         best = tab.locator("[data-table='overall'] tr:has(td.best) th").all_text_contents()
         assert any("TEEN" in label for label in best)

@@ -50,6 +50,15 @@ def test_seeds_are_one_row_with_deviation_commands_and_logs(tmp_path):
     assert "Training 13 ± 1 s; sessions 2 ± 0 s, on cpu." in page
 
 
+def test_images_are_a_column_where_they_are_known(tmp_path):
+    teen = make_even_result("teen", 60)
+    assert "| images |" not in page_of(tmp_path / "unknown", teen)
+    known = page_of(tmp_path / "known", teen.model_copy(update={"images": 1234}), make_even_result("ncm", 60))
+    assert "| images |" in known
+    assert " | 1,234 |" in known
+    assert " | ? |" in known
+
+
 def test_a_method_that_reaches_its_average_by_favouring_base_classes_is_seen(tmp_path):
     (row,) = [row for row in published().of("teen", "cifar100", 9) if row.inc]
     theirs = float(np.mean(row.inc))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +52,7 @@ def conditions(group: Group) -> Conditions:
         "epochs": str(
             result.section("training").get("epochs", UNKNOWN) if result.epochs is None else result.epochs
         ),
-        "images": UNKNOWN if result.images is None else f"{result.images:,}",
+        "images": _images(result),
         "budget": BUDGETS[result.budget],
         "engine": _engine(result),
         "unlabelled": YES[result.transductive],
@@ -71,6 +71,17 @@ def conditions(group: Group) -> Conditions:
         "stores": card.stores,
     }
     return Conditions(card.summary, values)
+
+
+def known_titles(methods: Sequence[Conditions]) -> list[str]:
+    """Return the titles of conditions that are known of at least one of the methods."""
+    return [title for title in CONDITIONS if any(one.values[title] != UNKNOWN for one in methods)]
+
+
+def _images(result: Result) -> str:
+    """Return how many images the base session took; none where nothing was trained."""
+    images = 0 if result.frozen else result.images
+    return UNKNOWN if images is None else f"{images:,}"
 
 
 def _per_class(result: Result) -> str:
