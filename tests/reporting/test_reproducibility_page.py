@@ -63,7 +63,7 @@ def test_a_method_that_reaches_its_average_by_favouring_base_classes_is_seen(tmp
     (row,) = [row for row in published().of("teen", "cifar100", 9) if row.inc]
     theirs = float(np.mean(row.inc))
     page = page_of(tmp_path, make_even_result("teen", theirs - 7))
-    assert f"| {theirs - 7:.2f} | {theirs:.2f} | " in page
+    assert f"| {theirs - 7:.2f} | {theirs:.2f} |" in page
     assert "harmonic mean by " in page
     assert "Novel classes are 7.00 points below the published row." in page
 
