@@ -3,7 +3,7 @@
 import pytest
 
 from fairshot.recipes import load_recipe
-from fairshot.reporting.conditions import conditions
+from fairshot.reporting.conditions import conditions, known_titles
 from fairshot.reporting.groups import (
     Group,
     Spread,
@@ -241,6 +241,33 @@ def test_conditions_tell_what_is_no_methods_own(name, engine):
     recipe = load_recipe(name)
     (group,) = group_results([make_result(recipe.method_name, recipe=recipe.as_dict())])
     assert conditions(group).values["engine"] == engine
+
+
+def test_a_low_resolution_in_the_first_epochs_is_told_where_it_is_on():
+    recipes = [
+        load_recipe("cifar100/sss").as_dict(),
+        load_recipe(
+            "cifar100/sss", ["training.low_resolution=24", "training.low_resolution_share=0.7"]
+        ).as_dict(),
+    ]
+    groups = group_results([make_result("sss", recipe=recipe) for recipe in recipes])
+    assert [group.label for group in groups] == [
+        "SSS",
+        "SSS (low resolution 24, low resolution share 0.7)",
+    ]
+    full, low = (conditions(group).values["engine"] for group in groups)
+    assert low == f"{full}, 24 pixels in the first 70 % of the epochs"
+
+
+def test_conditions_tell_what_is_known_and_that_frozen_networks_take_no_images():
+    frozen, trained = (
+        conditions(group_results([make_result("ncm", recipe={"training": {"epochs": epochs}})])[0])
+        for epochs in (0, 3)
+    )
+    assert (frozen.values["images"], trained.values["images"]) == ("0", "?")
+    assert "images" in known_titles([frozen, trained])
+    assert "images" not in known_titles([trained])
+    assert "per class" not in known_titles([frozen, trained])
 
 
 def test_conditions_tell_what_a_class_takes():

@@ -86,7 +86,8 @@ def cifar(tmp_path_factory):
         "method": {"name": "sss", **{part: part in ("intra", "inter", "sr") for part in PARTS}},
         "model": {"backbone": "resnet18"},
     }
-    results = [make_result("ncm", 0, "cifar100", SIZES["cifar100"], novel=0.15)]
+    network = {"model": switches["model"]}
+    results = [make_result("ncm", 0, "cifar100", SIZES["cifar100"], novel=0.15, recipe=network)]
     results += [
         make_result("sss", s, "cifar100", SIZES["cifar100"], novel=0.5, recipe=switches) for s in (0, 1)
     ]
@@ -194,6 +195,7 @@ def test_page_says_under_which_conditions_each_method_ran(cifar):
     assert "keeps pictures" in table.lower()
     assert escape(methods()["sss"].card.stores) in table
     assert table.count("<tr class=") == 2
+    assert "Per class" not in table  # of earlier results nobody knows
 
 
 @pytest.mark.usefixtures("blank_figures")
@@ -205,6 +207,22 @@ def test_classes_are_compared_with_the_baseline_wherever_it_stands(tmp_path):
     assert "ALICE instead of NCM" in text
     assert "SSS instead of NCM" in text
     assert "NCM: since the session that introduced the class" in text
+
+
+@pytest.mark.usefixtures("blank_figures")
+def test_classes_are_compared_with_the_baseline_on_the_same_network(tmp_path):
+    networks = {"lite2": ("ncm", "sss"), "lite0": ("ncm", "sss"), "lite4": ("teen",)}
+    for network, compared in networks.items():
+        weights = {"model": {"backbone": f"efficientnet_{network}", "weights": f"efficientnet-{network}"}}
+        for method in compared:
+            result = make_result(method, sizes=(5, 3), recipe=weights)
+            write_run(tmp_path / f"{method}-{network}", result, features=False)
+    text = write_report([tmp_path]).read_text()
+    pairs = re.findall(r"SSS \(([^)]*)\) instead of NCM \(([^)]*)\)", text)
+    assert len(set(pairs)) == 2
+    assert all(mine == baselines for mine, baselines in pairs)
+    assert "TEEN: since the session that introduced the class" in text
+    assert "TEEN instead of" not in text
 
 
 def test_what_gates_chosen_on_pseudo_novel_classes_give_is_a_table(cifar):
@@ -291,6 +309,16 @@ def test_whose_base_session_was_loaded_is_in_the_result(tmp_path, base, whose):
     (folder / "training.csv").write_text("step,epoch,loss,learning_rate\n")
     result.model_copy(update={"base": base}).write(folder)
     assert read_run(folder).base_session_of == whose
+
+
+@pytest.mark.usefixtures("blank_figures")
+def test_of_a_frozen_network_the_page_says_that_nothing_was_trained(tmp_path):
+    frozen = make_result("ncm", sizes=(5,)).model_copy(update={"epochs": 0, "images": 0})
+    folder = write_run(tmp_path / "run", frozen, features=False)
+    (folder / "training.csv").write_text("step,epoch,loss,learning_rate\n")
+    text = write_report([tmp_path]).read_text()
+    assert "<dd>nothing was trained</dd>" in text
+    assert "session loaded from" not in text
 
 
 def test_an_interrupted_run_alone_still_gives_a_page(tmp_path):
@@ -419,9 +447,15 @@ def test_runs_of_one_recipe_on_other_pictures_all_count(tmp_path):
 
 def test_a_folder_of_collections_alone_is_refused_and_says_what_to_give(tmp_path):
     write_run(tmp_path / "results" / "doodles" / "ncm", make_result("ncm"), features=False)
+    (tmp_path / "results" / "photos").mkdir()
+    (tmp_path / "results" / "photos" / "log.txt").write_text("of another command\n")
     with pytest.raises(NoRunsFound) as refused:
         find_runs([tmp_path / "results"])
     assert refused.value.collections == (tmp_path / "results" / "doodles",)
+    code, printed = fairshot("report", tmp_path / "results")
+    assert code != 0
+    assert str(tmp_path / "results" / "doodles") in printed
+    assert not list(tmp_path.rglob("report.html"))
 
 
 def test_a_result_of_another_version_is_named_not_raised(tmp_path):
@@ -554,6 +588,39 @@ def assert_labels_are_whole(tab):
 
 
 @pytest.mark.usefixtures("blank_figures")
+@pytest.mark.parametrize("width", [620, 900, 1280])
+def test_browser_shows_long_labels_whole_and_apart(browser, tmp_path, width):
+    for number, weights in enumerate(("efficientnet-lite0", "efficientnet-lite2")):  # short with no value
+        result = make_result("ncm", 0, "cifar100", SIZES["cifar100"], recipe={"weights": weights})
+        write_run(tmp_path / "runs" / f"ncm-{number}", result, features=False)
+    for novel, word in ((0.4, "chosen"), (0.5, "another")):
+        setting = {
+            "kind_of_classifier": f"{word} on pseudo-novel classes, with mirror images and corner crops"
+        }
+        result = make_result("sss", 0, "cifar100", SIZES["cifar100"], novel=novel, recipe=setting)
+        write_run(tmp_path / "runs" / word, result, features=False)
+    tab = browser.new_page(viewport={"width": width, "height": 900})
+    tab.goto(write_report([tmp_path / "runs"], tmp_path / "page").as_uri())
+    long = tab.locator("[data-chart='trade-off'] .end text").all_text_contents()
+    assert sorted(long)[2:] == [
+        f"SSS (kind of classifier {word} on pseudo-novel classes, with mirror images and corner crops)"
+        for word in ("another", "chosen")
+    ]
+    assert_labels_are_whole(tab)
+    middles = """[...document.querySelectorAll("[data-chart='trade-off'] .end tspan")]
+        .map(row => row.getBoundingClientRect()).map(box => (box.top + box.bottom) / 2)"""
+    rows = sorted(tab.evaluate(middles))
+    assert len(rows) > 4
+    assert all(lower - upper > 12 for upper, lower in pairwise(rows))
+    imbalance = tab.locator("[data-chart='imbalance']")
+    assert imbalance.locator(".title").count() == 4
+    assert "drops from the left panel to the right one" in imbalance.locator("figcaption").inner_text()
+    curves = """[...document.querySelectorAll("[data-chart='overall'] clipPath rect")]
+        .map(area => area.width.baseVal.value / area.ownerSVGElement.viewBox.baseVal.width)"""
+    assert min(tab.evaluate(curves)) > 0.4
+
+
+@pytest.mark.usefixtures("blank_figures")
 def test_browser_marks_nothing_as_best_that_cannot_be_compared(browser, tmp_path):
     knowing = {"model": {"backbone": "tf_efficientnet_lite2", "weights": "efficientnet-lite2"}}
     for method, novel, recipe in (("ncm", 0.97, knowing), ("teen", 0.95, {}), ("sss", 0.3, {})):
@@ -563,6 +630,7 @@ def test_browser_marks_nothing_as_best_that_cannot_be_compared(browser, tmp_path
         write_run(tmp_path / "runs" / method, result, features=False)
     tab = browser.new_page()
     tab.goto(write_report([tmp_path / "runs"], tmp_path / "page").as_uri())
+    assert "best among comparable rows in bold" in tab.locator("[id$='-tables'] .lead").inner_text()
     for _ in range(2):
         best = tab.locator("[data-table='overall'] tr:has(td.best) th").all_text_contents()
         assert any("TEEN" in label for label in best)

@@ -57,11 +57,20 @@ def test_a_base_session_that_was_loaded_is_named_in_place_of_its_seconds(tmp_pat
     assert "\nBase session of NCM-seed0; sessions 1 s, on cpu." in page
 
 
+def test_images_are_a_column_where_they_are_known(tmp_path):
+    teen = make_even_result("teen", 60)
+    assert "| images |" not in page_of(tmp_path / "unknown", teen)
+    known = page_of(tmp_path / "known", teen.model_copy(update={"images": 1234}), make_even_result("ncm", 60))
+    assert "| images |" in known
+    assert " | 1,234 |" in known
+    assert " | ? |" in known
+
+
 def test_a_method_that_reaches_its_average_by_favouring_base_classes_is_seen(tmp_path):
     (row,) = [row for row in published().of("teen", "cifar100", 9) if row.inc]
     theirs = float(np.mean(row.inc))
     page = page_of(tmp_path, make_even_result("teen", theirs - 7))
-    assert f"| {theirs - 7:.2f} | {theirs:.2f} | " in page
+    assert f"| {theirs - 7:.2f} | {theirs:.2f} |" in page
     assert "harmonic mean by " in page
     assert "Novel classes are 7.00 points below the published row." in page
 

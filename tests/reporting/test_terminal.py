@@ -118,5 +118,10 @@ def test_conditions_are_told_once_where_all_share_them_and_compared_where_they_d
     assert header.split() == ["epochs", "passes", "stores"]
     assert [line.split()[:3] for line in lines] == [["SSS", "28", "2"], ["NCM", "40", "1"]]
     alone = rendered(conditions_table([make_result("ncm", recipe=recipes["ncm"])]))
-    assert "alike" not in alone
-    assert "tiny" in alone
+    title, sentence = " ".join(alone.split()).split(" ", 1)
+    assert title == "conditions"
+    assert sentence.startswith("method: NCM; backbone: tiny; epochs: 40; budget: ")  # images are not known
+    assert "─" not in alone
+    same = [make_result("ncm", benchmark=name, recipe=recipes["ncm"]) for name in ("doodles", "photos")]
+    twice = rendered(conditions_table(same))
+    assert " ".join(twice.split()) == f"conditions alike for all: {sentence}"

@@ -71,8 +71,8 @@ def components_table(groups: Sequence[Group], published: Published) -> Table:
     ours = []
     for (group, parts), own in zip(known, settings, strict=True):
         row = our_row(group, columns)
-        texts = [setting_text(*one, alone=True) for one in own.items()]
-        named = [f"with {first_of(texts, MOST_NAMED)}"] if own else ()
+        texts = [setting_text(*one, alone=True) for one in own.items() if one[1] is not None]
+        named = [f"with {first_of(texts, MOST_NAMED)}"] if texts else ()
         ours.append(replace(row, parts=parts, remarks=(*row.remarks, *named)))
     rows = sorted([*theirs, *ours], key=lambda row: len(row.parts))
     caption = "; ".join(f"{title}: {meaning}" for title, meaning in PARTS.values()) + f". Inc: {INC.meaning}."
@@ -84,7 +84,7 @@ def components_table(groups: Sequence[Group], published: Published) -> Table:
 
 def _further_settings(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """Return the settings of each group, parts apart, in which it differs from another that has them too."""
-    recipes = [without_idle(_settings(group)) for group in groups]
+    recipes = [without_idle(settings, settings) for settings in map(_settings, groups)]
     values: dict[str, set[str]] = {}
     for recipe in recipes:
         for key, value in recipe.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,8 @@ CONDITIONS = {
     "images": "through the network in the base session, counted in the training loop: all views, fused and "
     "flipped ones included",
     "budget": "what decided for how long it was trained",
-    "engine": "initialisation of the network, crops, average of the weights, further augmentation",
+    "engine": "initialisation of the network, crops, average of the weights, further augmentation, "
+    "images of fewer pixels in the first epochs",
     "passes": "of the network for one test image",
     "knows future": "whether it must be told the number of classes to come",
     "keeps pictures": "of old classes",
@@ -51,7 +52,7 @@ def conditions(group: Group) -> Conditions:
         "epochs": str(
             result.section("training").get("epochs", UNKNOWN) if result.epochs is None else result.epochs
         ),
-        "images": UNKNOWN if result.images is None else f"{result.images:,}",
+        "images": _images(result),
         "budget": BUDGETS[result.budget],
         "engine": _engine(result),
         "unlabelled": YES[result.transductive],
@@ -72,6 +73,17 @@ def conditions(group: Group) -> Conditions:
     return Conditions(card.summary, values)
 
 
+def known_titles(methods: Sequence[Conditions]) -> list[str]:
+    """Return the titles of conditions that are known of at least one of the methods."""
+    return [title for title in CONDITIONS if any(one.values[title] != UNKNOWN for one in methods)]
+
+
+def _images(result: Result) -> str:
+    """Return how many images the base session took; none where nothing was trained."""
+    images = 0 if result.frozen else result.images
+    return UNKNOWN if images is None else f"{images:,}"
+
+
 def _per_class(result: Result) -> str:
     """Return the memory that a class takes on average, in thousands of bytes."""
     if result.kept_bytes is None:
@@ -90,6 +102,9 @@ def _engine(result: Result) -> str:
     average = training["average_decay"]
     chosen = [begins, f"{views['crop_rule']} crops", f"average {average:g}" if average else "no average"]
     chosen += ["AutoAugment"] * bool(views["autoaugment"]) + ["Cutout"] * bool(views["cutout"])
+    if low := training.get("low_resolution"):
+        share = 100 * training["low_resolution_share"]
+        chosen.append(f"{low} pixels in the first {share:g} % of the epochs")
     return ", ".join(chosen)
 
 

@@ -30,6 +30,7 @@ SETTINGS_OF = {  # by what a reader knows it as: settings that say nothing where
     ),
 }
 WEIGHTS, CHECKSUM = "model.weights", "model.weights_sha256"
+LOW_RESOLUTION, LOW_SHARE = "training.low_resolution", "training.low_resolution_share"
 CHECKSUM_SHOWN = 8  # digits of it
 IN_WORDS = {"method.calibration_timing": "{} the answers"}  # of values that say more than key and value
 OWNER = {f"method.{key}": phrase for phrase, keys in SETTINGS_OF.items() for key in keys}
@@ -53,7 +54,8 @@ def variant_name(title: str, mine: Flat, alike: Sequence[Flat]) -> str:
         title += f": {' + '.join(on) or 'baseline'}" + "," * bool(having)
     if having:
         title += f" with {' and '.join(filter(None, (', '.join(having[:-1]), having[-1])))}"
-    others = [setting_text(key, mine[key]) for key in differing if key not in parts]
+    told = without_idle({key: mine[key] for key in differing if key not in parts}, mine)
+    others = [setting_text(key, value) for key, value in told.items() if value is not None]
     if len(others) > MOST_DIFFERENCES:
         others = [*others[: MOST_DIFFERENCES - 1], "..."]
     return f"{title} ({', '.join(others)})" if others else title
@@ -95,10 +97,15 @@ def beyond_paper(settings: Flat) -> list[str]:
     return [phrase for phrase in _having(settings) if phrase in BEYOND_PAPER]
 
 
-def without_idle(settings: Flat) -> dict[str, Any]:
-    """Leave out the settings of Calibration where a run has none: they say nothing of it."""
-    on = _has(CALIBRATION, settings)
-    return {key: value for key, value in settings.items() if on or OWNER.get(key) != CALIBRATION}
+def without_idle(some: Flat, settings: Flat) -> dict[str, Any]:
+    """Leave out those of some settings that say nothing of a run, which has all `settings`.
+
+    They are those of Calibration, and the share of epochs with a low resolution, where it has neither.
+    """
+    idle = set() if _has(CALIBRATION, settings) else {key for key, own in OWNER.items() if own == CALIBRATION}
+    if not settings.get(LOW_RESOLUTION):
+        idle.add(LOW_SHARE)
+    return {key: value for key, value in some.items() if key not in idle}
 
 
 def _having(settings: Flat) -> list[str]:

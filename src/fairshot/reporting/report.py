@@ -66,6 +66,11 @@ class BenchmarkSection:
         return self.name.startswith(f"{self.groups[0].benchmark} #")
 
     @property
+    def comparable(self) -> bool:
+        """Whether all rows of the tables beside published rows can be compared with these."""
+        return all(row.comparable for table in self.tables for row in table.rows)
+
+    @property
     def folded(self) -> bool:
         """Whether the page folds up what it shows of each method, so that the comparison stays visible."""
         return len(self.groups) > MOST_UNFOLDED

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from fairshot.evaluation.result import Environment as Machine
 from fairshot.evaluation.result import Result
 from fairshot.methods import method_title
-from fairshot.reporting.conditions import CONDITIONS, conditions
+from fairshot.reporting.conditions import CONDITIONS, conditions, known_titles
 from fairshot.reporting.figures.accuracy import FAR
 from fairshot.reporting.figures.classes import answers, confusion_pixels
 from fairshot.reporting.figures.sections import SECTIONS
@@ -46,6 +46,7 @@ def render_page(
         "slug": slug,
         "machine": _machine,
         "method_title": method_title,
+        "conditions": conditions,
     }
     environment.globals |= {
         "PARTS": PARTS,
@@ -53,7 +54,7 @@ def render_page(
         "SECTIONS": SECTIONS,
         "answers": answers,
         "balance": _balance,
-        "conditions": conditions,
+        "known_titles": known_titles,
         "curves": _curves,
         "confusion_url": lambda group, t: picture_url(confusion_pixels(group, t)),
         "session_table": session_table,

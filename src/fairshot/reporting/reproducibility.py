@@ -9,7 +9,7 @@ from fairshot import markdown
 from fairshot.errors import PathUnusable
 from fairshot.evaluation.run_folder import LOG
 from fairshot.files import write_atomically
-from fairshot.reporting.conditions import conditions
+from fairshot.reporting.conditions import UNKNOWN, conditions
 from fairshot.reporting.export import to_markdown
 from fairshot.reporting.groups import Group, by_benchmark, group_results, ranked, spread_text
 from fairshot.reporting.measures import HARMONIC_AVG, INC_AVG, LAST, OVERALL, OVERALL_AVG
@@ -67,7 +67,7 @@ def write_reproducibility(folder: Path, out: Path | None = None, command: str = 
         groups = ranked(compared)
         verdicts = [judge(group.results) for group in groups]
         rows = [_overview_row(group, verdict) for group, verdict in zip(groups, verdicts, strict=True)]
-        parts += [f"## {benchmark}", markdown.table(OVERVIEW, rows)]
+        parts += [f"## {benchmark}", _overview(rows)]
         if tested := significance_table(groups, [result for group in groups for result in group.results]):
             parts += [f"### {tested.title}", tested.caption, to_markdown(tested)]
         for group, verdict in zip(groups, verdicts, strict=True):
@@ -76,6 +76,12 @@ def write_reproducibility(folder: Path, out: Path | None = None, command: str = 
     out = out or folder / PAGE
     write_atomically(out, ("\n\n".join(parts) + "\n").encode())
     return out
+
+
+def _overview(rows: Sequence[Sequence[str]]) -> str:
+    """Return the table of all methods, without the columns of which nothing is known."""
+    known = [i for i in range(len(OVERVIEW)) if any(row[i] != UNKNOWN for row in rows)]
+    return markdown.table([OVERVIEW[i] for i in known], [[row[i] for i in known] for row in rows])
 
 
 def _overview_row(group: Group, verdict: Verdict) -> list[str]:

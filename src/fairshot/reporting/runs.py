@@ -19,7 +19,6 @@ from fairshot.evaluation.result import Result
 from fairshot.evaluation.run_folder import (
     CHECKPOINTS,
     FEATURES,
-    LOG,
     MIRROR_TRADEOFF,
     RECIPE,
     RESULT,
@@ -32,7 +31,7 @@ from fairshot.evaluation.run_folder import (
 from fairshot.studies.tradeoff import TradeOff
 from fairshot.tensor_files import check_tensors
 
-TRACES = (RESULT, RECIPE, LOG, CHECKPOINTS, TRAINING)  # any of these makes a folder a run
+TRACES = (RESULT, RECIPE, CHECKPOINTS, TRAINING)  # any of these makes a folder a run
 DEEPEST_COLLECTION = 2  # folders below the one that is asked for: whole disks are not searched
 NEEDED_FOR = {
     FEATURES: "t-SNE, heat map and FMO need the features of the test images",
@@ -64,7 +63,7 @@ class Run:
     result: Result | None = None
     features_file: Path | None = None  # one that can be read
     training: dict[str, NDArray[np.float64]] = field(default_factory=dict)
-    trained: bool = True  # else it decided on the base session of another run
+    trained: bool = True  # else it decided on the base session of another run, or on a frozen network
     trade_offs: tuple[TradeOff, ...] = ()  # without mirror images, and with them
     missing: tuple[str, ...] = ()
 
@@ -74,10 +73,15 @@ class Run:
 
     @property
     def base_session_of(self) -> str:
-        """The run whose base session was loaded; nothing if this one trained its own."""
-        if self.trained or self.result is None:
+        """The run whose base session was loaded; nothing if this one trained its own, or nothing at all."""
+        if self.trained or self.result is None or self.untrained:
             return ""
         return self.result.base or "another run"  # a result of an earlier version does not say which
+
+    @property
+    def untrained(self) -> bool:
+        """Whether nothing was trained, here or in another run whose base session was loaded."""
+        return self.result is not None and self.result.frozen and self.result.base is None
 
     @property
     def name(self) -> str:

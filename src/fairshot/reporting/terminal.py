@@ -54,20 +54,24 @@ def side_by_side(results: Sequence[Result], width: int = 80) -> RenderableType:
 
 def conditions_table(results: Sequence[Result]) -> RenderableType:
     """Show under which conditions methods ran: in a line what all share, in a table where they differ."""
-    from fairshot.reporting.conditions import conditions
+    from fairshot.reporting.conditions import conditions, known_titles
     from fairshot.reporting.groups import group_results, ranked
 
-    rows = [conditions(group).values for group in ranked(group_results(results))]
-    titles = list(rows[0])
-    shared = {} if len(rows) == 1 else {t: rows[0][t] for t in titles if len({row[t] for row in rows}) == 1}
-    table = terminal_table()
-    for title in titles:
-        if title not in shared:
+    known = [conditions(group) for group in ranked(group_results(results))]
+    rows, titles = [one.values for one in known], known_titles(known)
+    differing = [title for title in titles if len({row[title] for row in rows}) > 1]
+    alike = "; ".join(f"{title}: {rows[0][title]}" for title in titles if title not in differing)
+    parts: list[RenderableType] = [heading("conditions")]
+    if alike:
+        parts.append(Text(f"alike for all: {alike}" if len(rows) > 1 else alike))
+    if differing:
+        table = terminal_table()
+        for title in differing:
             table.add_column(title.replace(" ", "\n"), overflow="fold")
-    for cells in dict.fromkeys(tuple(row[t] for t in titles if t not in shared) for row in rows):
-        table.add_row(*cells)
-    alike = "; ".join(f"{title}: {value}" for title, value in shared.items())
-    return Lines(heading("conditions"), *([Text(f"alike for all: {alike}")] if alike else []), table)
+        for cells in dict.fromkeys(tuple(row[title] for title in differing) for row in rows):
+            table.add_row(*cells)
+        parts.append(table)
+    return Lines(*parts)
 
 
 def _split_sessions(groups: Sequence[Group], width: int) -> list[range]:

@@ -6,6 +6,7 @@ const NAMESPACE = "http://www.w3.org/2000/svg";
 const NARROW = 440; // pixels; below, lines have no labels at their ends: the ticks above name them
 const LABEL_GAP = 12.5;
 const LABEL_X = 15; // from the axes to the labels
+const LABEL_SHARE = 0.45; // of a figure's width that labels may take; longer ones have several rows
 const ruler = document.createElement("canvas").getContext("2d");
 let charts = 0;
 
@@ -43,12 +44,14 @@ function robust(lines, far) {
   return padded(extent([low, high, ...all.filter((value) => value > low - reach && value < high + reach)]), 0.06);
 }
 
-// Places of labels, each as near to where its line ends as the gap between two allows.
-function spread(wanted, low, high) {
+// Middles of labels of so many rows, each as near to where its line ends as the gap between two rows allows.
+function spread(wanted, rows, low, high) {
   const places = [...wanted];
-  for (let i = 0; i < places.length; i++) places[i] = Math.max(places[i], i ? places[i - 1] + LABEL_GAP : low);
+  const apart = (i) => ((rows[i] + rows[i + 1]) / 2) * LABEL_GAP;
+  const over = (i) => ((rows[i] - 1) / 2) * LABEL_GAP; // from the middle of a label to that of its last row
+  for (let i = 0; i < places.length; i++) places[i] = Math.max(places[i], i ? places[i - 1] + apart(i - 1) : low + over(i));
   for (let i = places.length - 1; i >= 0; i--) {
-    places[i] = Math.min(places[i], i < places.length - 1 ? places[i + 1] - LABEL_GAP : high);
+    places[i] = Math.min(places[i], i < places.length - 1 ? places[i + 1] - apart(i) : high - over(i));
   }
   return places;
 }
@@ -107,7 +110,11 @@ function labelEnds(svg, box, lines, x, y, options) {
     .map((line) => ({ line, at: line.points[line.points.length - 1] }))
     .map(({ line, at }) => ({ line, at, wanted: Math.min(Math.max(y(at[1]), box.y), floor), below: y(at[1]) > floor + 1 }))
     .sort((a, b) => a.wanted - b.wanted);
-  const places = spread(ends.map((end) => end.wanted), box.y, floor + 6);
+  for (const end of ends) {
+    const value = options.harmonic ? "" : ` ${end.at[1].toFixed(1)}`;
+    end.rows = rowsOf(`${end.below ? "▾ " : ""}${end.line.label}${value}`, end.line, options.labels);
+  }
+  const places = spread(ends.map((end) => end.wanted), ends.map((end) => end.rows.length), box.y, floor + 6);
   ends.forEach((end, i) => {
     const { line } = end;
     const group = draw("g", { "data-method": line.id, class: "end" }, svg);
@@ -116,10 +123,12 @@ function labelEnds(svg, box, lines, x, y, options) {
       const leader = `M${from} ${end.wanted}L${box.x + box.w + 12} ${places[i]}`;
       draw("path", { d: leader, stroke: line.colour, "stroke-width": 0.7, opacity: 0.6, class: "leader" }, group);
     }
-    const value = options.harmonic ? "" : ` ${end.at[1].toFixed(1)}`;
-    const text = `${end.below ? "▾ " : ""}${line.label}${value}`;
-    const attributes = { x: box.x + box.w + LABEL_X, y: places[i] + 4, ...fontOf(line) };
-    draw("text", { ...attributes, fill: line.colour, class: end.below ? "clipped" : "" }, group, text);
+    const look = { ...fontOf(line), fill: line.colour, class: end.below ? "clipped" : "" };
+    const text = draw("text", look, group);
+    end.rows.forEach((row, j) => {
+      const at = { x: box.x + box.w + LABEL_X, y: places[i] + 4 + (j - (end.rows.length - 1) / 2) * LABEL_GAP };
+      draw("tspan", at, text, j < end.rows.length - 1 ? `${row} ` : row);
+    });
   });
 }
 
@@ -152,16 +161,31 @@ function fontOf(line) {
   return { "font-size": line.published ? 10 : 12, "font-weight": line.width > 2 ? 700 : 400 };
 }
 
-// Pixels right of the axes: what the longest label with its mark and value takes in the font of the page.
+// Pixels that a text beside a line takes in the font of the page.
+function widthOf(text, line) {
+  const font = fontOf(line);
+  ruler.font = `${font["font-weight"]} ${font["font-size"]}px ${getComputedStyle(document.body).fontFamily}`;
+  return ruler.measureText(text).width;
+}
+
+// The rows of a label, broken between words; its mark and its value stay with the words beside them.
+function rowsOf(text, line, most) {
+  const rows = [];
+  for (const word of text.match(/(?:▾ )?\S+(?: [\d.]+$)?/g)) {
+    const longer = rows.length ? `${rows[rows.length - 1]} ${word}` : "";
+    if (longer && widthOf(longer, line) <= most) rows[rows.length - 1] = longer;
+    else rows.push(word);
+  }
+  return rows;
+}
+
+// Room for labels with mark and value: pixels right of the axes, all rows, and the width of the longest.
 function room(lines, width) {
-  if (width < NARROW) return 8;
-  const family = getComputedStyle(document.body).fontFamily;
-  const widths = lines.map((line) => {
-    const font = fontOf(line);
-    ruler.font = `${font["font-weight"]} ${font["font-size"]}px ${family}`;
-    return ruler.measureText(`▾ ${line.label} 00.0`).width;
-  });
-  return Math.min(Math.max(...widths, 40) + LABEL_X + 4, width / 2);
+  if (width < NARROW) return { right: 8, rows: lines.length, labels: 0 };
+  const most = LABEL_SHARE * width - LABEL_X - 4;
+  const widths = lines.flatMap((line) => rowsOf(`▾ ${line.label} 00.0`, line, most).map((row) => widthOf(row, line)));
+  const labels = Math.max(...widths, 40);
+  return { right: labels + LABEL_X + 4, rows: widths.length, labels };
 }
 
 const KINDS = {
@@ -170,10 +194,11 @@ const KINDS = {
     const thin = { colour: "var(--muted)", dash: "none", width: 1, marker: "" };
     const lines = published.map((row) => ({ ...lineOf("published", { ...thin, label: row.label }, row.overall), published: true }));
     lines.push(...data.methods.filter((one) => shown.has(one.id)).map((one) => lineOf(one.id, one, one.overall)));
-    const height = Math.max(330, Math.min(620, 90 + LABEL_GAP * lines.length));
-    const box = { x: 48, y: 12, w: width - 48 - room(lines, width), h: height - 58 };
+    const { right, rows, labels } = room(lines, width);
+    const height = Math.max(330, Math.min(620, 90 + LABEL_GAP * rows));
+    const box = { x: 48, y: 12, w: width - 48 - right, h: height - 58 };
     const whole = [...Array(data.sessions).keys()];
-    const options = { x: [0, Math.max(1, data.sessions - 1)], y: robust(lines, data.far), whole, labels: width >= NARROW };
+    const options = { x: [0, Math.max(1, data.sessions - 1)], y: robust(lines, data.far), whole, labels };
     plot(svg, box, lines, { ...options, xLabel: "session", yLabel: "overall accuracy (%)" });
     return height;
   },
@@ -183,11 +208,12 @@ const KINDS = {
       points: one.inc.map((novel, t) => [one.base[t], novel]).filter(([, novel]) => novel !== null),
     }));
     const points = lines.flatMap((line) => line.points);
-    const height = Math.max(360, Math.min(520, 90 + LABEL_GAP * lines.length));
-    const box = { x: 48, y: 12, w: width - 48 - room(lines, width), h: height - 58 };
+    const { right, rows, labels } = room(lines, width);
+    const height = Math.max(360, Math.min(520, 90 + LABEL_GAP * rows));
+    const box = { x: 48, y: 12, w: width - 48 - right, h: height - 58 };
     const range = (i) => (points.length ? padded(extent(points.map((point) => point[i])), 0.08) : [0, 100]);
-    const labels = { xLabel: "base accuracy (%)", yLabel: "novel accuracy (%)", labels: width >= NARROW };
-    plot(svg, box, lines, { x: range(0), y: range(1), harmonic: true, ...labels });
+    const titles = { xLabel: "base accuracy (%)", yLabel: "novel accuracy (%)" };
+    plot(svg, box, lines, { x: range(0), y: range(1), harmonic: true, labels, ...titles });
     return height;
   },
   imbalance(svg, width, data, shown) {

@@ -30,12 +30,8 @@ FAR = 0.5  # published lines beyond so many times the range of ours do not stret
 PUBLISHED_CAPTION = (
     "Thin grey lines are published results; ▾ marks one that ends below the axis, which follows our runs."
 )
-FEW_CAPTION = (
-    "The further two lines of a method lie apart, the more it favours one kind of classes: base over "
-    "novel on the left, the newest over earlier novel classes on the right."
-)
-MANY_CAPTION = (
-    "The lower a method lies on the right than on the left, the more it favours one kind of classes: "
+IMBALANCE_CAPTION = (  # of the four panels that the page draws of any number of methods
+    "The more a method drops from the left panel to the right one, the more it favours one kind of classes: "
     "base over novel above, the newest over earlier novel classes below."
 )
 
@@ -105,8 +101,8 @@ def comparison(given: FigureInput, writer: FigureWriter) -> list[ReportFigure]:
         "imbalance",
         imbalance(groups),
         "Imbalance between kinds of classes",
-        f"Two line charts of accuracy over the sessions, by kind of class. {described}",
-        FEW_CAPTION if len(groups) <= MOST_METHODS_PER_PANEL else MANY_CAPTION,
+        f"Line charts of accuracy over the sessions, by kind of class. {described}",
+        IMBALANCE_CAPTION,
     )
     return [overall, replace(balance, chart="trade-off"), replace(kinds, chart="imbalance")]
 

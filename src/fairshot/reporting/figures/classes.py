@@ -10,9 +10,10 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from fairshot.evaluation.starting_weights import starting_weights
 from fairshot.reporting.figures import style
 from fairshot.reporting.figures.writer import FigureInput, FigureSection, FigureWriter, ReportFigure
-from fairshot.reporting.groups import Group, is_baseline
+from fairshot.reporting.groups import Group, backbone_of, is_baseline
 
 Floats = NDArray[np.float64]
 NAMED_CLASSES = 75  # more class names than these do not fit under bars
@@ -42,7 +43,7 @@ def confusion_pixels(group: Group, t: int) -> NDArray[np.uint8]:
 
 
 def answers(group: Group, t: int) -> dict[str, tuple[float, ...]]:
-    """Return percent of test images answered rightly, with another base class, with another novel class.
+    """Return percent of test images answered rightly, with a wrong base class, with a wrong novel class.
 
     By kind of class, base or novel, pooled over classes and seeds.
     """
@@ -141,15 +142,12 @@ def extremes(group: Group, points: Floats) -> tuple[list[str], list[str]]:
 
 
 def _draw(given: FigureInput, writer: FigureWriter) -> list[ReportFigure]:
-    """Draw each method against a reference, and the reference against the sessions that taught its classes.
-
-    The reference is the baseline, or the first method where it is not among them.
-    """
+    """Draw each method against its reference, a reference against the sessions that taught its classes."""
     figures = []
-    reference = next((g for g in given.groups if is_baseline(g.results[0].method)), given.groups[0])
-    last = reference.session_count - 1
+    last = given.groups[0].session_count - 1
     for index, group in enumerate(given.groups):
-        if group is not reference and group.results[0].class_names == reference.results[0].class_names:
+        reference = _reference(group, given.groups)
+        if group is not reference:
             key, points = f"classes-{index}", difference(group, reference)
             title = f"{group.class_label} instead of {reference.class_label}, after session {last}"
         elif last:
@@ -163,6 +161,20 @@ def _draw(given: FigureInput, writer: FigureWriter) -> list[ReportFigure]:
         figure = class_bars(group, points, title)
         figures.append(writer.write(key, figure, alt=alt, caption=named, method=style.method_id(index)))
     return figures
+
+
+def _reference(group: Group, groups: Sequence[Group]) -> Group:
+    """Return the baseline with the same network and classes, or the first method where there is none.
+
+    A method with a network of its own has no reference but itself: more than the method would differ.
+    """
+
+    def common(one: Group) -> tuple[object, ...]:
+        result = one.results[0]
+        return backbone_of(one), starting_weights(result), result.class_names
+
+    alike = [one for one in groups if common(one) == common(group)]
+    return next((one for one in alike if is_baseline(one.results[0].method)), alike[0])
 
 
 SECTION = FigureSection(
