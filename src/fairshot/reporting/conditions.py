@@ -80,7 +80,7 @@ def known_titles(methods: Sequence[Conditions]) -> list[str]:
 
 def _images(result: Result) -> str:
     """Return how many images the base session took; none where nothing was trained."""
-    images = 0 if result.frozen else result.images
+    images = 0 if result.untrained else result.images
     return UNKNOWN if images is None else f"{images:,}"
 
 

@@ -81,7 +81,7 @@ class Run:
     @property
     def untrained(self) -> bool:
         """Whether nothing was trained, here or in another run whose base session was loaded."""
-        return self.result is not None and self.result.frozen and self.result.base is None
+        return self.result is not None and self.result.untrained and self.result.base is None
 
     @property
     def name(self) -> str:
