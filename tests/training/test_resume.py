@@ -117,7 +117,7 @@ def test_a_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch)
         write_tensors(*given)
 
     monkeypatch.setattr(checkpoints, "write_tensors", slowly)
-    kept, given = Checkpoints(tmp_path), checkpoint(3)
+    kept, given = Checkpoints(tmp_path, background=True), checkpoint(3)
     before, rows = given.tensors["weights.a"].clone(), list(given.note["history"])
     kept.begin(given)
     given.tensors["weights.a"].zero_()  # the next step
@@ -146,6 +146,7 @@ def test_nothing_is_written_after_a_training_has_failed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(checkpoints, "write_tensors", slowly)
     monkeypatch.setattr(loop.Trainer, "_loop", fail)
+    monkeypatch.setattr(loop, "Checkpoints", lambda *given: Checkpoints(*given[:2], background=True))
     with pytest.raises(KeyError):
         fit_ncm(base_session(), tmp_path)
     assert written.is_set()
@@ -153,7 +154,7 @@ def test_nothing_is_written_after_a_training_has_failed(tmp_path, monkeypatch):
 
 def test_what_hinders_the_writing_of_a_checkpoint_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "write_tensors", Mock(side_effect=OSError("no space left")))
-    kept = Checkpoints(tmp_path)
+    kept = Checkpoints(tmp_path, background=True)
     kept.begin(checkpoint(1))
     with pytest.raises(OSError, match="no space left"):
         kept.begin(checkpoint(2))

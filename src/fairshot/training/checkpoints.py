@@ -1,6 +1,7 @@
 """Checkpoints: one safetensors file each, with a checksum; the last two are kept.
 
-They are written by a thread while the training goes on, so that a GPU does not wait for a disk.
+Those of a GPU are written by a thread while the training goes on, so that it does not wait for a disk. On a
+CPU such a thread would take a core from the training, which then loses more than it saves.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ class Checkpoint:
 class Checkpoints:
     """The checkpoints of one training, in a folder of their own."""
 
-    def __init__(self, folder: Path, reporter: Reporter = SILENT) -> None:
+    def __init__(self, folder: Path, reporter: Reporter = SILENT, background: bool = False) -> None:
         self.folder = folder
         self.reporter = reporter
         self.ended = time.monotonic()
         self.took = 0.0  # unknown before the first, which is therefore due after the first step
-        self._thread = ThreadPoolExecutor(max_workers=1)
+        self._thread = ThreadPoolExecutor(max_workers=1) if background else None
         self._writing: Future[None] | None = None
 
     def due(self) -> bool:
@@ -50,10 +51,13 @@ class Checkpoints:
         return time.monotonic() - self.ended > self.took / TIME_SHARE
 
     def begin(self, checkpoint: Checkpoint) -> None:
-        """Copy a checkpoint, whose tensors the next step changes, and write it in the background."""
+        """Write a checkpoint; in the background from a copy, for the next step changes its tensors."""
         self.wait()
-        copied = {name: value.detach().to("cpu", copy=True) for name, value in checkpoint.tensors.items()}
         note = {NOTE: json.dumps(checkpoint.note)}
+        if self._thread is None:
+            self._write(checkpoint.step, checkpoint.tensors, note)
+            return
+        copied = {name: value.detach().to("cpu", copy=True) for name, value in checkpoint.tensors.items()}
         self._writing = self._thread.submit(self._write, checkpoint.step, copied, note)
 
     def wait(self) -> None:

@@ -213,10 +213,11 @@ class Trainer:
         step = self._step(objective, batches)
         epochs = self._epochs(step, batches, settings, phase)
         sgd = _sgd(objective, settings)
-        compiled = self.compiled and fabric.device.type == "cuda"
+        on_gpu = fabric.device.type == "cuda"
+        compiled = self.compiled and on_gpu
         loss_of, optimiser = fabric.setup(_compiled(step, fabric.world_size) if compiled else step, sgd)
 
-        checkpoints = Checkpoints(self.folder / phase, self.reporter) if self.folder else None
+        checkpoints = Checkpoints(self.folder / phase, self.reporter, on_gpu) if self.folder else None
         digest = data.sha256() if checkpoints else ""
         state = TrainingState(objective, sgd, settings.average_decay, digest, batches.steps_per_epoch)
         current = Phase(phase, settings, batches, epochs * batches.steps_per_epoch, state, checkpoints)
