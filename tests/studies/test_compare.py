@@ -160,6 +160,13 @@ def test_a_run_whose_base_session_failed_is_not_begun(tmp_path, parallel):
     assert not (tmp_path / "teen").exists()
 
 
+def test_a_run_whose_base_session_was_stopped_is_stopped_too(tmp_path):
+    recipe, out = load_recipe("doodles/ncm", SMALL), tmp_path / "ncm"
+    planned = [PlannedRun(recipe, out), PlannedRun(recipe, tmp_path / "teen", base=out)]
+    for status in execute.execute(planned, StudyOptions("cpu", parallel=2, max_minutes=0)):
+        assert status.unfinished
+
+
 def test_a_method_of_ones_own_trains_itself(tmp_path, monkeypatch):
     monkeypatch.setattr(plugins, "_loaded", {})  # other tests ask for all methods
     (tmp_path / "own.py").write_text(

@@ -73,7 +73,7 @@ def run_on_ray(planned: Sequence[PlannedRun], options: StudyOptions) -> Iterator
                     ended = running.pop(reference)
                     view.hide(ended)
                     status = _status(ray, reference, ended)
-                    if status.problem is not None:
+                    if status.failed:
                         failed.add(ended.out)
                     yield status
                 view.refresh(running.values())

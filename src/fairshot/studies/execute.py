@@ -40,6 +40,11 @@ class RunStatus:
         """Whether it was stopped, and can go on."""
         return isinstance(self.problem, TrainingStopped)
 
+    @property
+    def failed(self) -> bool:
+        """Whether it ended with a problem, and was not merely stopped."""
+        return self.problem is not None and not self.unfinished
+
     def check(self) -> None:
         """Raise the problem, if there is one."""
         if self.problem is not None:
@@ -106,7 +111,7 @@ def _run_here(planned: Sequence[PlannedRun], options: StudyOptions) -> Iterator[
             minutes = max(0, (deadline - time.monotonic()) / 60)
             reporter = options.reporter.of_run(each.title, each.out / LOG)
             status = run_planned(each, replace(options, max_minutes=minutes, reporter=reporter), fabric)
-        if status.problem is not None:
+        if status.failed:
             failed.add(each.out)
         yield status
         if status.unfinished:

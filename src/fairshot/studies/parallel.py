@@ -76,7 +76,7 @@ def _run_all(planned: Sequence[PlannedRun], options: StudyOptions) -> Iterator[R
                     running.remove(one)
                     view.hide(one.planned)
                     status = one.status()
-                    if status.problem is not None:
+                    if status.failed:
                         failed.add(one.planned.out)
                     yield status
                 view.refresh([one.planned for one in running])
